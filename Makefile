@@ -1,0 +1,52 @@
+# `make demo` and `make test` do all set-up by themselves; `make help` lists the rest.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+PYTEST := $(PY) -m pytest
+
+.PHONY: help setup demo test test-faults test-long test-cluster test-all check format bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' \
+		| awk -F'|' '{printf "%-22s%s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup
+	@touch $(STAMP)
+
+setup: $(STAMP) ## make .venv with the pinned packages (the other targets do it too)
+
+demo: $(STAMP) ## a news site with live views, about a minute
+	@$(VENV)/bin/viewkeep demo $(DEMO)
+
+test: $(STAMP) ## the default tests, minutes
+	$(PYTEST) $(ARGS)
+
+test-faults: $(STAMP) ## kill -9 of driver, workers and writers, many rounds
+	$(PYTEST) -m faults $(ARGS)
+
+test-long: $(STAMP) ## more histories, larger data
+	$(PYTEST) -m long $(ARGS)
+
+test-cluster: $(STAMP) ## on a Spark standalone cluster on loopback
+	$(PYTEST) -m cluster $(ARGS)
+
+test-all: $(STAMP) ## everything above
+	$(PYTEST) -m "" $(ARGS)
+
+check: $(STAMP) ## format, lint and types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(STAMP) ## put the code into format
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(STAMP) ## the figures of benchmarks/
+	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -prune -exec rm -rf {} +

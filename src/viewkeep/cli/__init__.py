@@ -1,0 +1,18 @@
+"""The command line: `viewkeep COMMAND [URL] ...`.
+
+Law: an error is one clear line on stderr and exit code 1, wrong usage is exit code 2, and nothing
+but data goes to stdout with `--json`. `docs/cli.md` describes every command; a test compares.
+"""
+
+from __future__ import annotations
+
+# Commands register as their modules are imported; `--help` lists them in this order.
+from viewkeep.cli import data, running, reading, proof, showcase  # isort: skip
+from viewkeep.cli.app import app
+
+__all__ = ["app", "data", "main", "proof", "reading", "running", "showcase"]
+
+
+def main() -> None:
+    """The console script."""
+    app()

@@ -1,0 +1,95 @@
+"""The Typer application that the commands register with: errors, the URL argument, `--json`."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from viewkeep.errors import ViewkeepError
+
+URL_VARIABLE = "VIEWKEEP_URL"
+
+
+class Commands(TyperGroup):
+    """Turns the errors that viewkeep raises on purpose into one line and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ViewkeepError, OSError) as error:
+            if isinstance(error, BrokenPipeError) or ctx.params.get("debug"):
+                raise
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(1) from error
+
+
+class UrlCommand(TyperCommand):
+    """A command whose first argument is a URL, taken from VIEWKEEP_URL where it is left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        default = os.environ.get(URL_VARIABLE)
+        if default and not any(looks_like_url(arg) for arg in args):
+            args = [default, *args]
+        return super().parse_args(ctx, args)
+
+
+def looks_like_url(text: str) -> bool:
+    """Whether an argument names a database: `x.vk`, `lmdb:x`, or a folder that is there."""
+    if text.rstrip("/").endswith(".vk") or re.fullmatch(r"[a-z][a-z0-9+]+:\S+", text):
+        return True
+    return len(text) < 1000 and Path(text).is_dir()
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="viewkeep",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Url = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL", help=f"The database, for example news.vk. Default: ${URL_VARIABLE}."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Master = Annotated[
+    str | None, typer.Option(help="The Spark master. Default: local\\[*].", show_default=False)
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        help="stable: at the published epoch (default for views). latest: the newest rows.",
+        show_default=False,
+    ),
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from viewkeep import __version__
+
+        typer.echo(f"viewkeep {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option(help="Show tracebacks of errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """SQL views over key-value tables, kept fresh by a Spark pipeline.
+
+    Exit codes: 0 done, 1 failure or differences found, 2 wrong usage.
+    """

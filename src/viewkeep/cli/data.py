@@ -1,0 +1,132 @@
+"""Commands that make a database and write to it: init, sql, load."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import viewkeep
+from viewkeep.cli.app import Json, Url, UrlCommand, app
+from viewkeep.cli.output import console, print_json, print_result
+from viewkeep.database import Database
+from viewkeep.errors import ViewkeepError
+
+PROMPT, CONTINUED = "viewkeep> ", "     ...> "
+
+
+@app.command(cls=UrlCommand)
+def init(
+    url: Url,
+    nodes: Annotated[
+        int, typer.Option(help="Node logs; writers of different nodes never wait.")
+    ] = 2,
+    shards: Annotated[
+        int | None, typer.Option(help="State shards, a multiple of the nodes.", show_default=False)
+    ] = None,
+    durability: Annotated[
+        str,
+        typer.Option(help="full: acknowledged writes survive power loss. relaxed: see docs."),
+    ] = "full",
+    as_json: Json = False,
+) -> None:
+    """Make a new, empty database.
+
+    Example: viewkeep init news.vk --nodes 4
+    """
+    with viewkeep.make(url, nodes=nodes, shards=shards, durability=durability) as db:
+        made = {"url": url, "nodes": db.store.nodes, "shards": db.store.shards}
+    if as_json:
+        print_json(made)
+    else:
+        console.print(f"made {url} ({made['nodes']} nodes, {made['shards']} shards)")
+
+
+@app.command(cls=UrlCommand)
+def sql(
+    url: Url,
+    text: Annotated[str | None, typer.Argument(help="Statements, separated by ;")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run SQL statements: from the argument, a file, standard input, or a prompt.
+
+    Examples: viewkeep sql news.vk "SELECT * FROM stories LIMIT 5", viewkeep sql news.vk -f site.sql
+    """
+    with viewkeep.open(url) as db:
+        if text is not None and file is not None:
+            raise typer.BadParameter("give the statements as an argument or by --file, not both")
+        if file is not None:
+            text = file.read_text()
+        elif text is None and not sys.stdin.isatty():
+            text = sys.stdin.read()
+        if text is None:
+            _prompt(db, as_json)
+        else:
+            for result in db.execute(text):
+                print_result(result, as_json)
+
+
+@app.command(cls=UrlCommand)
+def load(
+    url: Url,
+    table: Annotated[str, typer.Argument(help="The base table to load into.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A Parquet, CSV or Arrow file.")],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="parquet, csv or arrow. Default: by the file's name.", show_default=False
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace rows whose key exists; default: refuse.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Load the rows of a file into a base table, in batches, with a progress bar.
+
+    Example: viewkeep load news.vk votes votes.parquet
+    """
+    with viewkeep.open(url, create=False) as db:
+        progress = not as_json and sys.stderr.isatty()
+        done = db.load(table, path, format=format, replace=replace, progress=progress)
+    if as_json:
+        print_json({"table": table, "rows": done.rows})
+    else:
+        console.print(f"loaded {done.rows:,} rows into {table}")
+
+
+def _prompt(db: Database, as_json: bool) -> None:
+    """Statements typed by hand; an error does not end the prompt."""
+    console.print("Statements end with ; — Ctrl-D leaves.")
+    for text in _statements():
+        try:
+            for result in db.execute(text):
+                print_result(result, as_json)
+        except ViewkeepError as error:
+            console.print(f"error: {error}", style="red", markup=False, highlight=False)
+
+
+def _statements() -> Iterator[str]:
+    lines: list[str] = []
+    while True:
+        try:
+            line = input(CONTINUED if lines else PROMPT)
+        except KeyboardInterrupt:
+            console.print()
+            lines = []
+            continue
+        except EOFError:
+            console.print()
+            return
+        lines.append(line)
+        if line.rstrip().endswith(";"):
+            yield "\n".join(lines)
+            lines = []
+        elif not "".join(lines).strip():
+            lines = []

@@ -1,0 +1,41 @@
+"""The command that proves views right: verify."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import viewkeep
+from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
+from viewkeep.cli.output import console, print_json
+from viewkeep.results import table_of
+
+
+@app.command(cls=UrlCommand)
+def verify(
+    url: Url,
+    views: Annotated[
+        list[str] | None, typer.Argument(metavar="VIEW...", help="Default: all views.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Rebuild views that differ from the base.")
+    ] = False,
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Compare views with Spark SQL over the base tables at one cut. Exit code 1 if one differs.
+
+    Example: viewkeep verify news.vk
+    """
+    with viewkeep.open(url, create=False) as db:
+        verdicts = db.verify(*(views or []), repair=repair, master=master)
+    if as_json:
+        print_json([verdict.to_json() for verdict in verdicts])
+    else:
+        for verdict in verdicts:
+            console.print(str(verdict), markup=False, highlight=False)
+            if not verdict.ok and verdict.sample is not None:
+                console.print(table_of(verdict.sample))
+    if not all(verdict.ok for verdict in verdicts):
+        raise typer.Exit(1)

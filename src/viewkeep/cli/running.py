@@ -1,0 +1,93 @@
+"""The command that keeps views: run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+import viewkeep
+from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
+from viewkeep.cli.output import console, print_json
+from viewkeep.database import Database
+from viewkeep.status import Status, line
+
+LOOK_SECONDS = 0.5
+
+
+@app.command(cls=UrlCommand)
+def run(
+    url: Url,
+    once: Annotated[bool, typer.Option("--once", help="Catch up, then exit.")] = False,
+    master: Master = None,
+    max_operations: Annotated[
+        int | None,
+        typer.Option(help="The largest number of operations of one epoch.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the pipeline that keeps the views, until Ctrl-C or SIGTERM.
+
+    Examples: viewkeep run news.vk, viewkeep run news.vk --once --master spark://host:7077
+    """
+    with viewkeep.open(url, create=False) as db, _until_told() as told:
+        pipeline = db.pipeline(master, max_operations=max_operations)
+        if once:
+            pipeline.run_once()
+        else:
+            with pipeline:
+                _follow(db, pipeline, told, as_json)
+        status = db.status()
+    if as_json:
+        print_json({"epoch": status.epoch, "lag": status.lag})
+    else:
+        console.print(f"published epoch {status.epoch}; {status.lag:,} operations behind")
+
+
+@contextmanager
+def _until_told() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets, so that the pipeline ends between two epochs."""
+    told = threading.Event()
+
+    def tell(signum: int, frame: object) -> None:
+        told.set()
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_failure(pipeline: viewkeep.Pipeline) -> None:
+    if (failure := pipeline.exception) is not None:
+        raise failure
+
+
+def _follow(
+    db: Database, pipeline: viewkeep.Pipeline, told: threading.Event, as_json: bool
+) -> None:
+    """A status line that lives on a terminal; elsewhere one line per published epoch."""
+    if console.is_terminal and not as_json:
+        with Live(Text("starting"), console=console, transient=True, auto_refresh=False) as live:
+            while not told.wait(LOOK_SECONDS):
+                _raise_failure(pipeline)
+                live.update(Text(line(db.status())), refresh=True)
+        return
+    seen = -1
+    while not told.wait(LOOK_SECONDS):
+        _raise_failure(pipeline)
+        status: Status = db.status()
+        if status.epoch != seen:
+            seen = status.epoch
+            if as_json:
+                print_json({"epoch": status.epoch, "lag": status.lag})
+            else:
+                print(line(status), flush=True)

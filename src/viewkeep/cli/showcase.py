@@ -1,0 +1,30 @@
+"""The command that shows viewkeep at work: demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from viewkeep.cli.app import app
+
+
+@app.command()
+def demo(
+    seconds: Annotated[float, typer.Option(help="How long to write.")] = 60.0,
+    rate: Annotated[int, typer.Option(help="Votes written a second, at most.")] = 2000,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Make the database here and keep it. Default: a temporary folder."),
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live table.")] = False,
+) -> None:
+    """A news site with live views: writes for a minute, then verifies every view.
+
+    Example: viewkeep demo --seconds 20
+    """
+    from viewkeep.demo import run_demo  # brings PySpark, which the other commands start without
+
+    if not run_demo(seconds=seconds, rate=rate, keep=keep, plain=plain):
+        raise typer.Exit(1)

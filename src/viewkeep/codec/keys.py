@@ -1,0 +1,342 @@
+"""Order-preserving key bytes: comparing two keys as bytes compares their column values in order.
+
+Law: for values a, b of the same types, `encode_one(a) < encode_one(b)` exactly when a < b, NULLs
+first, each column in its own direction; and a prefix of the columns encodes to a byte prefix.
+
+    column  = marker payload                      a descending column inverts all its bytes
+    marker  = 00 NULL | 01 value
+    payload = BOOLEAN             1 byte
+              INT, DATE           4 bytes big-endian, sign bit flipped
+              BIGINT, TIMESTAMP   8 bytes likewise
+              DOUBLE              8 bytes: sign bit flipped, or all bits if negative; NaN greatest
+              DECIMAL            16 bytes: unscaled i128, big-endian, sign bit flipped
+              STRING, BINARY      bytes with 00 written as 00 FF, then 00 00
+
+A NULL of a fixed-width type has a payload of zeros, so such keys have one width; a NULL STRING or
+BINARY is its marker alone. The end 00 00 (and not 00) keeps the order where a descending column or
+the end of the key follows.
+
+Stores bound the length of keys. A key of MAX_KEY bytes or more is cut and ends in a digest of the
+whole: equality is kept; the order among keys that agree on their first KEPT bytes is that of the
+digests. Such keys cannot be decoded, and need not be: rows hold all columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from viewkeep.codec.packed import list_rows, scatter_ranges, slice_out, starts_of, windows
+from viewkeep.codec.physical import (
+    WIDTHS,
+    check_dtype,
+    decimal_halves,
+    fixed_values,
+    null_mask,
+    variable_values,
+)
+from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.errors import Corrupt, InvalidRow
+from viewkeep.types import DataType
+
+MAX_KEY = 496  # LMDB takes 511 bytes; up to 12 are prefixed
+DIGEST = 16
+KEPT = MAX_KEY - DIGEST
+
+_SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
+_ALL = (1 << 64) - 1
+_INVERT = bytes(255 - byte for byte in range(256))
+
+
+class KeyCodec:
+    """Keys of these column types, each ascending unless `descending` says otherwise."""
+
+    def __init__(self, types: tuple[DataType, ...], descending: tuple[bool, ...] | None = None):
+        self.types = tuple(types)
+        self.descending = tuple(descending) if descending else (False,) * len(self.types)
+        if len(self.descending) != len(self.types):
+            raise ValueError("one direction per key column is needed")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, KeyCodec)
+            and self.types == other.types
+            and self.descending == other.descending
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.types, self.descending))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (KeyCodec, (self.types, self.descending))
+
+    def encode(self, columns: Sequence[pl.Series]) -> list[bytes]:
+        """The keys of the rows whose key columns these are, in key order."""
+        if len(columns) != len(self.types):
+            raise InvalidRow(f"a key has {len(self.types)} columns, not {len(columns)}")
+        if not columns:
+            raise InvalidRow("a key without columns has no row count; use encode_one")
+        count = len(columns[0])
+        if not count:
+            return []
+        parts = self._parts(columns, count)
+        if len(parts) == 1 and parts[0].spans is None:
+            return _bound_all(list_rows(parts[0].rows(count)))
+        spans = sum((part.widths(count) for part in parts), np.zeros(count, np.int64))
+        if len(parts) == 1:
+            return _bound_all(slice_out(parts[0].data.tobytes(), spans))
+        target = np.empty(int(spans.sum()), np.uint8)
+        at = starts_of(spans)
+        for part in parts:
+            if part.spans is None:
+                windows(target, part.width)[at] = part.rows(count)
+            else:
+                scatter_ranges(target, at, part.spans, part.data)
+            at = at + part.widths(count)
+        return _bound_all(slice_out(target.tobytes(), spans))
+
+    def encode_one(self, values: Sequence[object]) -> bytes:
+        """The key of these values, or for fewer values than columns the prefix of such keys.
+
+        A prefix longer than KEPT bytes is cut there, so a scan of it may meet other rows too.
+        """
+        key = b"".join(
+            [encode(value) for encode, value in zip(self._encoders, values, strict=False)]
+        )
+        if len(values) == len(self.types):
+            return bounded(key) if len(key) >= MAX_KEY else key
+        if len(values) > len(self.types):
+            raise InvalidRow(f"a key has {len(self.types)} columns, not {len(values)}")
+        return key[:KEPT]
+
+    def decode_one(self, key: bytes) -> tuple[object, ...]:
+        """The values of a key, or of a prefix of whole columns."""
+        if len(key) >= MAX_KEY:
+            raise Corrupt("a key that was cut cannot be decoded; its row holds the columns")
+        values: list[object] = []
+        at = 0
+        try:
+            for type, descending in zip(self.types, self.descending, strict=True):
+                if at == len(key):
+                    break
+                value, at = _decode(key, at, type, descending)
+                values.append(value)
+        except (IndexError, ValueError, OverflowError) as error:
+            raise Corrupt(f"key bytes {key[:40]!r} do not fit the key's types") from error
+        if at != len(key):
+            raise Corrupt(f"key bytes {key[:40]!r} are longer than the key's types")
+        return tuple(values)
+
+    @cached_property
+    def _encoders(self) -> list[Callable[[object], bytes]]:
+        return [
+            _encoder(type, descending, f"key column {index + 1}")
+            for index, (type, descending) in enumerate(
+                zip(self.types, self.descending, strict=True)
+            )
+        ]
+
+    def _parts(self, columns: Sequence[pl.Series], count: int) -> list[_Part]:
+        """The key bytes in runs: neighbouring fixed-width columns share one matrix."""
+        parts: list[_Part] = []
+        run: list[NDArray[np.uint8]] = []
+        for series, type, descending in zip(columns, self.types, self.descending, strict=True):
+            series = check_dtype(series, type, series.name or "of the key")
+            if len(series) != count:
+                raise InvalidRow("the key columns differ in length")
+            if not type.is_variable:
+                matrix = _fixed_matrix(series, type)
+                run.append(~matrix if descending else matrix)
+                continue
+            if run:
+                parts.append(_Part(np.hstack(run), None))
+                run = []
+            data, spans = _variable_bytes(series)
+            parts.append(_Part(~data if descending else data, spans))
+        if run:
+            parts.append(_Part(run[0] if len(run) == 1 else np.hstack(run), None))
+        return parts
+
+
+class _Part:
+    """Some bytes of every key: a matrix of one width, or bytes back to back with their spans."""
+
+    def __init__(self, data: NDArray[np.uint8], spans: NDArray[np.int64] | None):
+        self.data, self.spans = data, spans
+
+    @property
+    def width(self) -> int:
+        return int(self.data.shape[1])
+
+    def widths(self, count: int) -> NDArray[np.int64]:
+        return np.full(count, self.width, np.int64) if self.spans is None else self.spans
+
+    def rows(self, count: int) -> NDArray[np.void]:
+        return np.ascontiguousarray(self.data).view(np.dtype((np.void, self.width))).reshape(count)
+
+
+def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
+    """The key itself if shorter than `limit`, else its first bytes and a digest of it all.
+
+    A key of exactly `limit` bytes is cut too, so a cut key never equals one that was not.
+    """
+    if len(key) < limit:
+        return key
+    return key[: limit - DIGEST] + blake2b(key, digest_size=DIGEST).digest()
+
+
+def prefix_end(prefix: bytes) -> bytes | None:
+    """The smallest bytes after all keys with this prefix; None if there is no end."""
+    stripped = prefix.rstrip(b"\xff")
+    if not stripped:
+        return None
+    return stripped[:-1] + bytes([stripped[-1] + 1])
+
+
+def hash_key(key: bytes) -> int:
+    """The hash that places a key on a node or shard: crc32."""
+    return crc32(key)
+
+
+def hash_keys(keys: Sequence[bytes]) -> NDArray[np.uint32]:
+    """`hash_key` of each key."""
+    return np.fromiter(map(crc32, keys), np.uint32, len(keys))
+
+
+def _bound_all(keys: list[bytes]) -> list[bytes]:
+    if keys and max(map(len, keys)) >= MAX_KEY:
+        return [bounded(key) for key in keys]
+    return keys
+
+
+def _fixed_matrix(series: pl.Series, type: DataType) -> NDArray[np.uint8]:
+    """Marker and payload of a fixed-width column as an (n, 1 + width) matrix."""
+    count, width = len(series), WIDTHS[type.name]
+    matrix = np.empty((count, 1 + width), np.uint8)
+    matrix[:, 0] = 1
+    if type.is_decimal:
+        low, high = decimal_halves(series)
+        sortable = high.view(np.uint64) ^ np.uint64(_SIGN[8])
+        matrix[:, 1:9] = sortable.astype(">u8").view(np.uint8).reshape(count, 8)
+        matrix[:, 9:17] = low.astype(">u8").view(np.uint8).reshape(count, 8)
+    else:
+        values = np.ascontiguousarray(fixed_values(series, type))
+        bits = values.view(f"u{width}")
+        if type.name == "DOUBLE":
+            bits = bits ^ np.where(bits >> np.uint64(63), np.uint64(_ALL), np.uint64(_SIGN[8]))
+        elif width > 1:
+            bits = bits ^ bits.dtype.type(_SIGN[width])
+        matrix[:, 1:] = bits.astype(f">u{width}").view(np.uint8).reshape(count, width)
+    nulls = null_mask(series)
+    if nulls is not None:
+        matrix[nulls] = 0
+    return matrix
+
+
+def _variable_bytes(series: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Marker, escaped bytes and end of a STRING or BINARY column, back to back."""
+    data, lengths = variable_values(series)
+    if data.size and not data.all():
+        # Values with a NUL byte are rare, so they may cost a Python call each.
+        escaped = [item.replace(b"\0", b"\0\xff") for item in slice_out(data.tobytes(), lengths)]
+        data = np.frombuffer(b"".join(escaped), np.uint8)
+        lengths = np.fromiter(map(len, escaped), np.int64, len(escaped))
+    spans = lengths + 3
+    nulls = null_mask(series)
+    if nulls is not None:
+        spans[nulls] = 1
+    starts = starts_of(spans)
+    target = np.zeros(int(spans.sum()), np.uint8)
+    target[starts if nulls is None else starts[~nulls]] = 1
+    scatter_ranges(target, starts + 1, lengths, data)
+    return target, spans
+
+
+def _encoder(type: DataType, descending: bool, name: str) -> Callable[[object], bytes]:
+    """The scalar twin of `_fixed_matrix` and `_variable_bytes`."""
+    physical = to_physical(type)
+    payload = _payload(type)
+    null = bytes(1 + WIDTHS.get(type.name, 0))
+
+    def encode(value: object) -> bytes:
+        if value is None:
+            return null
+        try:
+            return payload(physical(value))
+        except ValueError as error:
+            raise InvalidRow(f"{name}: {error}") from error
+
+    if not descending:
+        return encode
+    return lambda value: encode(value).translate(_INVERT)
+
+
+def _payload(type: DataType) -> Callable[[Any], bytes]:
+    name = type.name
+    if type.is_variable:
+        return lambda data: b"\1" + data.replace(b"\0", b"\0\xff") + b"\0\0"
+    if name == "BOOLEAN":
+        return lambda value: b"\1\1" if value else b"\1\0"
+    if name == "DOUBLE":
+        pack_double = struct.Struct(">d").pack
+        return lambda value: b"\1" + _flip_double(pack_double(value))
+    if name == "DECIMAL":
+        return lambda value: b"\1" + (value + _SIGN[16]).to_bytes(16, "big")
+    width = WIDTHS[name]
+    pack, sign = struct.Struct(">BI" if width == 4 else ">BQ").pack, _SIGN[width]
+    return lambda value: pack(1, value + sign)
+
+
+def _flip_double(data: bytes) -> bytes:
+    if data[0] & 0x80:
+        return data.translate(_INVERT)
+    return bytes([data[0] | 0x80]) + data[1:]
+
+
+def _unflip_double(data: bytes) -> bytes:
+    if data[0] & 0x80:
+        return bytes([data[0] & 0x7F]) + data[1:]
+    return data.translate(_INVERT)
+
+
+def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[object, int]:
+    """One column's value at this place of a key, and where the next column starts."""
+    if descending:
+        value, used = _decode(key[at:].translate(_INVERT), 0, type, False)
+        return value, at + used
+    marker = key[at]
+    if marker > 1:
+        raise ValueError(f"no such marker: {marker}")
+    python = to_python(type)
+    if type.is_variable:
+        if not marker:
+            return None, at + 1
+        end = at + 1
+        while True:
+            end = key.index(b"\0", end)
+            if key[end + 1] == 0:
+                break
+            end += 2
+        raw: Any = key[at + 1 : end].replace(b"\0\xff", b"\0")
+        return (python(raw) if python else raw), end + 2
+    end = at + 1 + WIDTHS[type.name]
+    data = key[at + 1 : end]
+    if len(key) < end:
+        raise ValueError("the key ends early")
+    if not marker:
+        return None, end
+    if type.name == "BOOLEAN":
+        raw = data[0]
+    elif type.name == "DOUBLE":
+        (raw,) = struct.unpack(">d", _unflip_double(data))
+    else:
+        raw = int.from_bytes(data, "big") - _SIGN[len(data)]
+    return (python(raw) if python else raw), end

@@ -1,0 +1,385 @@
+"""Compact row bytes: the columns of one row, of which any can be read without the others.
+
+Law: equal rows have equal bytes (NULL slots are zero, NaN and -0.0 canonical), one row at a time
+or many at once; and `decode(encode(df))` equals df.
+
+    ┌─────────┬──────────────┬─────────────┬──────────────────┐
+    │ version │ NULL bitmap  │ fixed slots │ variable section │      all little-endian
+    │ u16     │ ⌈n/8⌉ bytes  │ in order    │ bytes in order   │
+    └─────────┴──────────────┴─────────────┴──────────────────┘
+    NULL bitmap: bit (i mod 8) of byte (i div 8) is set if column i is NULL
+    slot: BOOLEAN u8 · INT, DATE i32 · BIGINT, TIMESTAMP i64 · DOUBLE f64 · DECIMAL i128 unscaled ·
+          STRING, BINARY u32: where the value ends within the variable section; it starts where the
+          variable-width column before it ends
+
+The version is that of the table's columns, so a later one may add columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from viewkeep.codec.packed import (
+    Packed,
+    gather_ranges,
+    list_rows,
+    scatter_ranges,
+    slice_out,
+    starts_of,
+    windows,
+)
+from viewkeep.codec.physical import (
+    NUMPY,
+    check_dtype,
+    decimal_halves,
+    decimal_series,
+    fixed_values,
+    null_mask,
+    variable_series,
+    variable_values,
+)
+from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.errors import Corrupt, InvalidRow
+from viewkeep.types import Column
+
+_STRUCT = {
+    "BOOLEAN": "B",
+    "INT": "i",
+    "DATE": "i",
+    "BIGINT": "q",
+    "TIMESTAMP": "q",
+    "DOUBLE": "d",
+    "DECIMAL": "16s",
+    "STRING": "I",
+    "BINARY": "I",
+}
+_ZERO: dict[str, object] = {"DOUBLE": 0.0, "DECIMAL": bytes(16)}
+_MAX_VARIABLE = (1 << 32) - 1
+
+
+class RowCodec:
+    """Rows of these columns. A value: equal codecs read each other's rows."""
+
+    def __init__(self, columns: Sequence[Column], version: int = 1):
+        self.columns = tuple(columns)
+        self.version = version
+        self.names = tuple(column.name for column in self.columns)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, RowCodec)
+            and self.version == other.version
+            and self.columns == other.columns
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.version))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (RowCodec, (self.columns, self.version))
+
+    # -- many rows -----------------------------------------------------------------------------
+
+    def encode(self, df: pl.DataFrame) -> list[bytes]:
+        """The rows of a frame that has these columns with the polars dtypes of their types."""
+        count = df.height
+        if not count:
+            return []
+        fixed = np.zeros(count, self._dtype)
+        fixed["version"] = self.version
+        bits = np.zeros((count, self._bitmap), np.uint8)
+        variable: list[tuple[NDArray[np.uint8], NDArray[np.int64]]] = []
+        end = np.zeros(count, np.int64)
+        for index, column in enumerate(self.columns):
+            try:
+                series = check_dtype(df.get_column(column.name), column.type, column.name)
+            except pl.exceptions.ColumnNotFoundError as error:
+                raise InvalidRow(f"column {column.name} is missing") from error
+            nulls = null_mask(series)
+            if nulls is not None:
+                bits[:, index // 8] |= nulls.astype(np.uint8) << np.uint8(index % 8)
+            slot = f"c{index}"
+            if column.type.is_variable:
+                data, spans = variable_values(series)
+                variable.append((data, spans))
+                end = end + spans
+                fixed[slot] = end
+            elif column.type.is_decimal:
+                low, high = decimal_halves(series)
+                fixed[slot]["low"], fixed[slot]["high"] = low, high
+            else:
+                fixed[slot] = fixed_values(series, column.type)
+        if self._bitmap:
+            fixed["nulls"] = bits if self._bitmap > 1 else bits[:, 0]
+        rows = fixed.view(np.dtype((np.void, self._width)))
+        if not variable:
+            return list_rows(rows)
+        if int(end.max()) > _MAX_VARIABLE:
+            raise InvalidRow("a row holds more than 4 GiB of STRING and BINARY values")
+        return _join(rows, self._width, variable, end)
+
+    def decode(
+        self, rows: Packed | Sequence[bytes], names: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """The frame of these rows: all columns, or only `names` in that order."""
+        packed = rows if isinstance(rows, Packed) else Packed.from_list(rows)
+        wanted = self.names if names is None else tuple(names)
+        fixed = self._fixed_part(packed)
+        columns: list[pl.Series] = []
+        for name in wanted:
+            index = self.names.index(name)
+            type = self.columns[index].type
+            nulls = self._nulls(fixed, index)
+            slot = fixed[f"c{index}"]
+            if type.is_variable:
+                columns.append(self._decode_variable(packed, fixed, index, nulls))
+            elif type.is_decimal:
+                columns.append(decimal_series(name, slot["low"], slot["high"], nulls, type))
+            else:
+                series = pl.Series(name, np.ascontiguousarray(slot)).cast(type.polars)
+                if nulls is not None:
+                    mask = pl.Series(~nulls)
+                    series = pl.select(pl.when(mask).then(series)).to_series().alias(name)
+                columns.append(series)
+        return pl.DataFrame(columns)
+
+    def merge(
+        self, old: Sequence[bytes], new: Sequence[bytes], columns: tuple[int, ...]
+    ) -> list[bytes]:
+        """Rows that take these columns (by position) from `new` and the others from `old`."""
+        chosen = set(columns)
+        if len(old) < 16:
+            # Below this the scalar path is faster than building frames.
+            return [
+                self._pack([b[i] if i in chosen else a[i] for i in range(len(self.columns))])
+                for a, b in zip(map(self._unpack, old), map(self._unpack, new), strict=True)
+            ]
+        kept = [name for index, name in enumerate(self.names) if index not in chosen]
+        taken = [name for index, name in enumerate(self.names) if index in chosen]
+        parts = (self.decode(old, kept), self.decode(new, taken))
+        return self.encode(pl.DataFrame([column for part in parts for column in part]))
+
+    # -- one row -------------------------------------------------------------------------------
+
+    def encode_one(self, values: Sequence[object]) -> bytes:
+        """The row of these Python values; InvalidRow names the column that is to blame."""
+        if len(values) != len(self.columns):
+            raise InvalidRow(f"a row has {len(self.columns)} values, not {len(values)}")
+        physical: list[Any] = []
+        for value, convert, column in zip(values, self._to_physical, self.columns, strict=True):
+            if value is None:
+                physical.append(None)
+                continue
+            try:
+                physical.append(convert(value))
+            except ValueError as error:
+                raise InvalidRow(f"column {column.name}: {error}") from error
+        return self._pack(physical)
+
+    def decode_one(self, row: bytes, indices: Sequence[int] | None = None) -> tuple[Any, ...]:
+        """The Python values of a row, or of its columns at these positions."""
+        physical = self._unpack(row)
+        try:
+            if indices is None:
+                for index, convert in self._converted:
+                    if physical[index] is not None:
+                        physical[index] = convert(physical[index])
+                return tuple(physical)
+            converters = self._to_python
+            return tuple(
+                [
+                    physical[index]
+                    if converters[index] is None or physical[index] is None
+                    else converters[index](physical[index])  # type: ignore[misc]
+                    for index in indices
+                ]
+            )
+        except (ValueError, OverflowError) as error:
+            raise Corrupt(f"a row holds a value outside its type: {error}") from error
+
+    # -- layout --------------------------------------------------------------------------------
+
+    @cached_property
+    def _bitmap(self) -> int:
+        return (len(self.columns) + 7) // 8
+
+    @cached_property
+    def _struct(self) -> struct.Struct:
+        slots = "".join(_STRUCT[column.type.name] for column in self.columns)
+        return struct.Struct(f"<H{self._bitmap}s{slots}")
+
+    @cached_property
+    def _width(self) -> int:
+        return self._struct.size
+
+    @cached_property
+    def _dtype(self) -> np.dtype[np.void]:
+        fields: list[tuple[Any, ...]] = [("version", "<u2")]
+        if self._bitmap:
+            fields.append(("nulls", "u1", (self._bitmap,)) if self._bitmap > 1 else ("nulls", "u1"))
+        for index, column in enumerate(self.columns):
+            if column.type.is_variable:
+                slot: Any = "<u4"
+            elif column.type.is_decimal:
+                slot = [("low", "<u8"), ("high", "<i8")]
+            else:
+                slot = NUMPY[column.type.name]
+            fields.append((f"c{index}", slot))
+        return np.dtype(fields)
+
+    @cached_property
+    def _variable(self) -> tuple[int, ...]:
+        return tuple(i for i, column in enumerate(self.columns) if column.type.is_variable)
+
+    @cached_property
+    def _decimals(self) -> tuple[int, ...]:
+        return tuple(i for i, column in enumerate(self.columns) if column.type.is_decimal)
+
+    @cached_property
+    def _to_physical(self) -> list[Callable[[Any], Any]]:
+        return [to_physical(column.type) for column in self.columns]
+
+    @cached_property
+    def _to_python(self) -> list[Callable[[Any], Any] | None]:
+        return [to_python(column.type) for column in self.columns]
+
+    @cached_property
+    def _converted(self) -> list[tuple[int, Callable[[Any], Any]]]:
+        return [(i, convert) for i, convert in enumerate(self._to_python) if convert is not None]
+
+    # -- scalar bytes --------------------------------------------------------------------------
+
+    def _pack(self, physical: Sequence[Any]) -> bytes:
+        """Row bytes of physical values: int, float, bytes or None."""
+        slots = list(physical)
+        nulls = 0
+        if None in slots:
+            for index, value in enumerate(slots):
+                if value is None:
+                    nulls |= 1 << index
+                    slots[index] = _ZERO.get(self.columns[index].type.name, 0)
+        tail = b""
+        if self._variable:
+            pieces = []
+            end = 0
+            for index in self._variable:
+                if not nulls >> index & 1:
+                    pieces.append(slots[index])
+                    end += len(slots[index])
+                slots[index] = end
+            if end > _MAX_VARIABLE:
+                raise InvalidRow("a row holds more than 4 GiB of STRING and BINARY values")
+            tail = b"".join(pieces)
+        for index in self._decimals:
+            if not nulls >> index & 1:
+                slots[index] = slots[index].to_bytes(16, "little", signed=True)
+        return (
+            self._struct.pack(self.version, nulls.to_bytes(self._bitmap, "little"), *slots) + tail
+        )
+
+    def _unpack(self, row: bytes) -> list[Any]:
+        """Physical values of row bytes; the inverse of `_pack`."""
+        try:
+            version, bitmap, *slots = self._struct.unpack_from(row)
+        except struct.error as error:
+            raise Corrupt(f"a row of {len(row)} bytes is cut short") from error
+        if version != self.version:
+            raise self._unknown(version)
+        if self._variable:
+            start = self._width
+            for index in self._variable:
+                end = self._width + slots[index]
+                if end < start:
+                    raise Corrupt("a row's variable section is out of order")
+                slots[index] = row[start:end]
+                start = end
+            if start != len(row):
+                raise Corrupt(f"a row of {len(row)} bytes should have {start}")
+        elif len(row) != self._width:
+            raise Corrupt(f"a row of {len(row)} bytes should have {self._width}")
+        for index in self._decimals:
+            slots[index] = int.from_bytes(slots[index], "little", signed=True)
+        nulls = int.from_bytes(bitmap, "little")
+        if nulls:
+            for index in range(len(slots)):
+                if nulls >> index & 1:
+                    slots[index] = None
+        return slots
+
+    def _unknown(self, version: int) -> Corrupt:
+        return Corrupt(f"a row has column version {version}; this codec reads {self.version}")
+
+    # -- vectorised parts ----------------------------------------------------------------------
+
+    def _fixed_part(self, packed: Packed) -> NDArray[np.void]:
+        """Version, bitmap and slots of every row as one structured array, checked."""
+        if not len(packed):
+            return np.empty(0, self._dtype)
+        if int(packed.lengths.min()) < self._width:
+            raise Corrupt("a row is absent or cut short")
+        if int((packed.starts + packed.lengths).max()) > packed.buffer.size:
+            raise Corrupt("a row reaches beyond its buffer")
+        fixed = windows(packed.buffer, self._width)[packed.starts].view(self._dtype)
+        versions = fixed["version"]
+        if bool((versions != self.version).any()):
+            raise self._unknown(int(versions[versions != self.version][0]))
+        ends = fixed[f"c{self._variable[-1]}"].astype(np.int64) if self._variable else 0
+        if bool((packed.lengths != self._width + ends).any()):
+            raise Corrupt("a row's length does not fit its columns")
+        for first, second in pairwise(self._variable):
+            if bool((fixed[f"c{first}"] > fixed[f"c{second}"]).any()):
+                raise Corrupt("a row's variable section is out of order")
+        return fixed
+
+    def _nulls(self, fixed: NDArray[np.void], index: int) -> NDArray[np.bool_] | None:
+        bitmap = fixed["nulls"] if self._bitmap == 1 else fixed["nulls"][:, index // 8]
+        nulls = (bitmap & np.uint8(1 << index % 8)) != 0
+        return nulls if bool(nulls.any()) else None
+
+    def _decode_variable(
+        self,
+        packed: Packed,
+        fixed: NDArray[np.void],
+        index: int,
+        nulls: NDArray[np.bool_] | None,
+    ) -> pl.Series:
+        column = self.columns[index]
+        ends = fixed[f"c{index}"].astype(np.int64)
+        place = self._variable.index(index)
+        starts = (
+            fixed[f"c{self._variable[place - 1]}"].astype(np.int64)
+            if place
+            else np.zeros(len(ends), np.int64)
+        )
+        spans = ends - starts
+        data = gather_ranges(packed.buffer, packed.starts + self._width + starts, spans)
+        try:
+            return variable_series(column.name, data, spans, nulls, column.type)
+        except ValueError as error:
+            raise Corrupt(f"column {column.name} holds bytes that are not UTF-8") from error
+
+
+def _join(
+    rows: NDArray[np.void],
+    width: int,
+    variable: list[tuple[NDArray[np.uint8], NDArray[np.int64]]],
+    end: NDArray[np.int64],
+) -> list[bytes]:
+    """The fixed part of each row followed by its variable values, cut into bytes."""
+    lengths = end + width
+    target = np.empty(int(lengths.sum()), np.uint8)
+    at = starts_of(lengths)
+    windows(target, width)[at] = rows
+    at = at + width
+    for data, spans in variable:
+        scatter_ranges(target, at, spans, data)
+        at = at + spans
+    return slice_out(target.tobytes(), lengths)

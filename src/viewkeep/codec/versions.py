@@ -1,0 +1,108 @@
+"""Version lists: the value of a state row holds its body at several epochs, newest first.
+
+Law: `visible(value, at)` is the body pushed last at or before `at`, for every `at` not before the
+horizon of the last push; pushing the same body at the same epoch again changes nothing.
+
+    value = entry entry ...                         newest first, epochs strictly falling
+    entry = epoch u64 · length i32 · body           little-endian; length -1: the row was deleted
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from viewkeep.errors import Corrupt
+
+_ENTRY = struct.Struct("<Qi")
+_HEADER = _ENTRY.size
+_unpack = _ENTRY.unpack_from
+
+
+def visible(value: bytes, at: int | None) -> bytes | None:
+    """The body as of epoch `at` (None: the newest); None if there was no row."""
+    try:
+        epoch, length = _unpack(value)
+        place = _HEADER
+        if at is not None:
+            while epoch > at:
+                place += length if length > 0 else 0
+                if place >= len(value):
+                    return None
+                epoch, length = _unpack(value, place)
+                place += _HEADER
+    except struct.error as error:
+        raise Corrupt("a version list is cut short") from error
+    if length < 0:
+        return None
+    if place + length > len(value):
+        raise Corrupt("a version list is cut short")
+    return value[place : place + length]
+
+
+def visible_many(values: Sequence[bytes | None], at: int | None) -> list[bytes | None]:
+    """`visible` of each value, None for None."""
+    found: list[bytes | None] = []
+    append = found.append
+    for value in values:
+        if value is None:
+            append(None)
+            continue
+        if len(value) < _HEADER:
+            raise Corrupt("a version list is cut short")
+        # The newest version is nearly always the one: take it without a call.
+        epoch, length = _unpack(value)
+        if (at is None or epoch <= at) and 0 <= length <= len(value) - _HEADER:
+            append(value[_HEADER : _HEADER + length])
+        else:
+            append(visible(value, at))
+    return found
+
+
+def push(value: bytes | None, epoch: int, body: bytes | None, horizon: int) -> bytes:
+    """The value with `body` (None: deleted) as of `epoch`, which must lie after `horizon`.
+
+    An entry of the same epoch is replaced. Kept are the versions after `horizon` and the newest at
+    or before it: all that a reader at or after `horizon` can ask for.
+    """
+    entry = _ENTRY.pack(epoch, -1) if body is None else _ENTRY.pack(epoch, len(body)) + body
+    if not value:
+        return entry
+    if len(value) < _HEADER:
+        raise Corrupt("a version list is cut short")
+    newest, length = _unpack(value)
+    if newest <= horizon:
+        # The usual case: one older version is enough.
+        return entry + value[: _HEADER + max(length, 0)]
+    newer = rest = end = 0  # where later versions end, and where earlier ones start and end
+    for kept_epoch, end in _entries(value):
+        if kept_epoch > epoch:
+            newer = rest = end
+        elif kept_epoch == epoch:
+            rest = end
+        if kept_epoch <= horizon:
+            break
+    return value[:newer] + entry + value[rest:end]
+
+
+def newest_epoch(value: bytes) -> int:
+    """The epoch of the newest version."""
+    return int.from_bytes(value[:8], "little")
+
+
+def is_deleted(value: bytes) -> bool:
+    """Whether the newest version is a tombstone."""
+    return value[8:12] == b"\xff\xff\xff\xff"
+
+
+def _entries(value: bytes) -> Iterator[tuple[int, int]]:
+    """Epoch and end of each entry, newest first."""
+    place = 0
+    while place < len(value):
+        try:
+            epoch, length = _unpack(value, place)
+        except struct.error as error:
+            raise Corrupt("a version list is cut short") from error
+        after = place + _HEADER + max(length, 0)
+        yield epoch, after
+        place = after

@@ -1,0 +1,348 @@
+"""A database as applications use it: tables and views by name, rows as dicts and frames.
+
+Law: every write of one call is done whole or not at all, and `wait` returns only when the published
+cut covers all that this object has written. A Database may be shared by threads; after a fork the
+child opens its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from viewkeep.catalog import Catalog
+from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.errors import (
+    Corrupt,
+    DuplicateKey,
+    FormatVersion,
+    StoreError,
+    StoreFull,
+    Timeout,
+)
+from viewkeep.execute import Executor
+from viewkeep.load import BATCH_ROWS, Loaded, load
+from viewkeep.reads import At, Reader, Snapshot
+from viewkeep.results import Result
+from viewkeep.status import Status, status_of
+from viewkeep.stores import create_store, open_store
+from viewkeep.stores.contract import ABSENT, Store, TableWrite
+from viewkeep.types import Schema
+from viewkeep.writes import BaseTable, Key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from viewkeep.spark.pipeline import Pipeline
+    from viewkeep.spark.verify import Verdict
+
+POLL_SECONDS = 0.01
+
+
+def open(
+    url: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    nodes: int | None = None,
+    shards: int | None = None,
+    durability: str | None = None,
+) -> Database:
+    """Open the database at `url`, making it if it is not there (unless `create` is False).
+
+    `nodes`, `shards` and `durability` apply when it is made: the number of node logs (2), of state
+    shards (a multiple of the nodes; 4), and "full" or "relaxed" (docs/operations.md).
+    """
+    given = os.fspath(url)
+    try:
+        return Database(open_store(given), given)
+    except (Corrupt, FormatVersion, StoreFull):
+        raise
+    except StoreError as error:
+        if not create:
+            raise StoreError(f"{error}; make one: viewkeep init {given}") from error
+    try:
+        return make(given, nodes=nodes, shards=shards, durability=durability)
+    except StoreError:
+        # Another process may have made it in between; if not, its error is the one to show.
+        try:
+            return Database(open_store(given), given)
+        except StoreError:
+            pass
+        raise
+
+
+def make(
+    url: str | os.PathLike[str],
+    *,
+    nodes: int | None = None,
+    shards: int | None = None,
+    durability: str | None = None,
+) -> Database:
+    """Make an empty database and open it; StoreError if there is one already."""
+    if shards is None and nodes is not None:
+        shards = 2 * nodes
+    options = {"nodes": nodes, "shards": shards, "durability": durability}
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return Database(create_store(os.fspath(url), **chosen), os.fspath(url))
+
+
+class Database:
+    """An open database. Also a context manager that closes it."""
+
+    def __init__(self, store: Store, url: str):
+        self.url, self.store = url, store
+        self.catalog, self.epochs = Catalog(store), Epochs(store)
+        self._reader = Reader(store, self.epochs, url)
+        self._executor = Executor(self.catalog, self._reader, self._write)
+        self._written: dict[int, int] = {}  # node -> log end after this object's last write
+        self._lock = threading.Lock()
+
+    # -- SQL -----------------------------------------------------------------------------------
+
+    def sql(self, text: str) -> Result:
+        """Run one or more statements separated by `;`; the result is the last one's.
+
+        An error ends the run; the statements before it are done.
+        """
+        result = Result(message="(no statement)")
+        for result in self.execute(text):  # noqa: B007 - the last one is wanted
+            pass
+        return result
+
+    def execute(self, text: str) -> Iterator[Result]:
+        """Run statements one after another, giving the result of each."""
+        return self._executor.run(text)
+
+    def explain(self, what: str | None = None) -> str:
+        """How a view, a statement, or (with None) all views are kept, as a tree."""
+        return self._executor.explain(what)
+
+    # -- writes --------------------------------------------------------------------------------
+
+    def put(self, table: str, rows: object) -> int:
+        """Insert or update a row (a dict), rows, or a frame; the number of rows written.
+
+        Columns that a row leaves out keep their values, or are NULL in a new row.
+        """
+        return self._write(self._table(table).puts(rows))
+
+    def insert(self, table: str, rows: object) -> int:
+        """Insert a row, rows, or a frame; DuplicateKey and no change if a key exists already."""
+        return self._write(self._table(table).inserts(rows))
+
+    def delete(self, table: str, key: Key, columns: Iterable[str] | None = None) -> None:
+        """Delete a row, or with `columns` set those columns of it to NULL.
+
+        Deleting a row that is not there changes nothing.
+        """
+        base = self._table(table)
+        if columns is None:
+            self._write([base.deletes([base.encode_key(key)])])
+        else:
+            self._write([base.clears(key, columns)])
+
+    def delete_many(self, table: str, keys: Iterable[Key]) -> int:
+        """Delete rows by their keys, as one write; the number of keys given."""
+        base = self._table(table)
+        return self._write([base.deletes([base.encode_key(key) for key in keys])])
+
+    def load(
+        self,
+        table: str,
+        source: object,
+        *,
+        format: str | None = None,
+        replace: bool = False,
+        progress: bool = True,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Loaded:
+        """Load a Parquet, CSV or Arrow file, an Arrow table, or a frame, batch by batch.
+
+        With `replace`, rows whose key exists are replaced; otherwise they are refused.
+        """
+        return load(
+            self._table(table),
+            source,
+            self._write,
+            format=format,
+            replace=replace,
+            progress=progress,
+            batch_rows=batch_rows,
+        )
+
+    # -- reads ---------------------------------------------------------------------------------
+
+    def get(self, name: str, key: Key = (), *, at: At | None = None) -> dict[str, Any] | None:
+        """One row of a table or view by its key (a scalar, tuple or dict), or None.
+
+        Views are read at the published epoch (`at="stable"`) unless `at="latest"`; base tables as
+        they are now unless `at="stable"`.
+        """
+        return self._reader.get(name, key, at)
+
+    def get_many(
+        self, name: str, keys: Sequence[Key], *, at: At | None = None
+    ) -> list[dict[str, Any] | None]:
+        """Rows by their keys, in that order, at one cut; None for those that are not there."""
+        return self._reader.get_many(name, keys, at)
+
+    def scan(
+        self,
+        name: str,
+        *,
+        prefix: Key | None = None,
+        range: tuple[Key | None, Key | None] | None = None,
+        limit: int | None = None,
+        reverse: bool = False,
+        at: At | None = None,
+    ) -> Result:
+        """Rows in key order: all, those whose key starts with `prefix`, or a `range`.
+
+        A range (lo, hi) holds lo and not hi, None leaves a side open; together with a prefix it is
+        about the key columns after the prefix.
+        """
+        return self._reader.scan(name, at, prefix=prefix, range=range, limit=limit, reverse=reverse)
+
+    def read(self, wanted: Iterable[tuple[str, Key]]) -> list[dict[str, Any] | None]:
+        """Rows of several tables and views, given as (name, key), all at one published cut."""
+        return self._reader.read(wanted)
+
+    def snapshot(self, seconds: float = 60.0) -> Snapshot:
+        """Pin the published epoch: all reads through the snapshot see one cut until it closes."""
+        return self._reader.snapshot(seconds)
+
+    # -- the pipeline --------------------------------------------------------------------------
+
+    def pipeline(
+        self,
+        master: str | None = None,
+        *,
+        max_operations: int | None = None,
+        spark: SparkSession | None = None,
+        on_epoch: Callable[[Published], None] | None = None,
+    ) -> Pipeline:
+        """The pipeline that keeps the views, on any Spark master; a context manager.
+
+        `max_operations` bounds one epoch, and so a worker's memory. `spark` is a session to use
+        instead of a new one. `on_epoch` is called with each epoch that was published.
+        """
+        from viewkeep.spark.pace import MOST
+        from viewkeep.spark.pipeline import Pipeline
+
+        limits = (
+            MOST if max_operations is None else dataclasses.replace(MOST, operations=max_operations)
+        )
+        return Pipeline(
+            self.store.url, master=master, spark=spark, limits=limits, on_epoch=on_epoch
+        )
+
+    def wait(self, timeout: float | None = None) -> Published:
+        """Wait until the published cut covers all that this object has written.
+
+        Needs a running pipeline, here or in another process; Timeout after `timeout` seconds.
+        """
+        with self._lock:
+            goal = dict(self._written)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            published = self.epochs.read().published
+            offsets = published.cut.offsets
+            behind = sum(max(0, end - offsets[node]) for node, end in goal.items())
+            if not behind:
+                return published
+            if deadline is not None and time.monotonic() > deadline:
+                raise Timeout(
+                    f"after {timeout:g} s the views are {behind:,} of your operations behind; "
+                    f"is the pipeline running? Start it: viewkeep run {self.url}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def status(self) -> Status:
+        """The published epoch, the lag of each node, the views' states, the sizes."""
+        return status_of(self.store, self.catalog, self.epochs, self.url)
+
+    def verify(
+        self,
+        *views: str,
+        repair: bool = False,
+        master: str | None = None,
+        spark: SparkSession | None = None,
+    ) -> list[Verdict]:
+        """Compare views (default: all) with Spark SQL over the base tables at the same cut."""
+        from viewkeep.spark.session import session
+        from viewkeep.spark.verify import verify
+
+        return verify(
+            self.store.url, list(views), repair=repair, spark=session(master, spark=spark)
+        )
+
+    # -- the rest ------------------------------------------------------------------------------
+
+    def tables(self) -> list[str]:
+        """The names of the base tables."""
+        return sorted(self.catalog.current().tables)
+
+    def views(self) -> list[str]:
+        """The names of the views."""
+        return sorted(self.catalog.current().views)
+
+    def schema(self, name: str) -> Schema:
+        """The columns and key of a table or view."""
+        current = self.catalog.current()
+        found = current.tables.get(name) or current.views.get(name)
+        if found is None:
+            raise self._reader.unknown(name)
+        return found.schema
+
+    def close(self) -> None:
+        """Release the store. Calling it twice is harmless."""
+        self.store.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<viewkeep database {self.url}>"
+
+    def _table(self, name: str) -> BaseTable:
+        return self._reader.table(name).base
+
+    def _write(self, writes: Sequence[TableWrite]) -> int:
+        """Hand operations to the store and remember how far the logs must be covered."""
+        if not writes:
+            return 0
+        try:
+            ends = self.store.write(writes)
+        except DuplicateKey as error:
+            raise self._duplicate(writes, error) from error
+        with self._lock:
+            for node, end in ends.items():
+                self._written[node] = max(end, self._written.get(node, 0))
+        return sum(len(write.keys) for write in writes)
+
+    def _duplicate(self, writes: Sequence[TableWrite], error: DuplicateKey) -> DuplicateKey:
+        """The store's error in the words of the table: which key it was."""
+        tables = {source.number: source for source in self._reader.current().tables.values()}
+        for write in writes:
+            if write.expect != ABSENT or write.table not in tables:
+                continue
+            base = BaseTable(tables[write.table])
+            seen: set[bytes] = set()
+            for key, row in zip(write.keys, self.store.get(write.table, write.keys), strict=True):
+                if row is not None or key in seen:
+                    return base.duplicate(key)
+                seen.add(key)
+        return error

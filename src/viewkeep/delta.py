@@ -1,0 +1,26 @@
+"""Deltas: rows with an integer weight, +1 for a row that appears and -1 for one that goes.
+
+A delta is a polars frame (Arrow memory) with a `#weight` column. Its meaning is the multiset sum of
+its rows times their weights: order means nothing, and equal rows with opposite weights cancel.
+Names that start with `#` are never a user's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+WEIGHT = "#weight"
+KEY = "#key"  # encoded key bytes, where a frame carries them
+
+
+def weighted(rows: pl.DataFrame, weight: int) -> pl.DataFrame:
+    """The rows as a delta in which each has this weight."""
+    return rows.with_columns(pl.lit(weight, pl.Int64).alias(WEIGHT))
+
+
+def consolidate(delta: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The delta with equal rows (in the columns `by`) added up and those of weight 0 gone."""
+    summed = delta.group_by(by).agg(pl.col(WEIGHT).sum())
+    return summed.filter(pl.col(WEIGHT) != 0)

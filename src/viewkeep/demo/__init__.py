@@ -1,0 +1,5 @@
+"""The demo: a news site whose views are kept live while readers vote and comment, then verified."""
+
+from viewkeep.demo.show import run_demo
+
+__all__ = ["run_demo"]

@@ -1,0 +1,234 @@
+"""Runs the demo and shows it: a live table on a terminal, plain lines elsewhere.
+
+Law: what one frame shows is one published cut: all its rows come out of one snapshot.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from viewkeep import database
+from viewkeep.database import Database
+from viewkeep.demo.site import TABLES, VIEWS, Traffic
+from viewkeep.engine.epochs import Published
+from viewkeep.errors import NotReady
+from viewkeep.spark.pipeline import Pipeline
+
+TOP = 10
+TABLE_WIDTH = 80
+FRAME_SECONDS = 0.5
+PLAIN_SECONDS = 5.0
+WAIT_SECONDS = 120.0
+
+
+@dataclass
+class Pulse:
+    """What the last epochs say of throughput and freshness."""
+
+    _writes: deque[int] = field(default_factory=deque)  # when, oldest first
+    _epochs: deque[tuple[int, int, float]] = field(default_factory=lambda: deque(maxlen=20))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def on_write(self, moment: int) -> None:
+        """Note a write that is about to begin, in nanoseconds."""
+        with self._lock:
+            self._writes.append(moment)
+
+    def on_epoch(self, published: Published) -> None:
+        """Note an epoch: when, its operations, and how long its oldest write had to wait."""
+        with self._lock:
+            oldest = None
+            while self._writes and self._writes[0] <= published.cut.moment:
+                moment = self._writes.popleft()
+                oldest = moment if oldest is None else oldest
+            if oldest is not None:
+                age = (published.at - oldest) / 1e9
+                self._epochs.append((published.at, published.operations, age))
+
+    def line(self) -> str:
+        """The figures in words."""
+        with self._lock:
+            seen = list(self._epochs)
+        if len(seen) < 2:
+            return "the first epochs are on their way"
+        rate = sum(o for _, o, _ in seen[1:]) / max(1e-9, (seen[-1][0] - seen[0][0]) / 1e9)
+        fresh = median(age for _, _, age in seen)
+        return f"{rate:,.0f} operations/s · a write is in every view within {fresh:.2f} s"
+
+
+def run_demo(*, seconds: float, rate: int, keep: Path | None, plain: bool) -> bool:
+    """The whole show; True if every view was verified."""
+    console = Console()
+    live = console.is_terminal and not plain
+    with _folder(keep) as folder, database.open(folder / "news.vk") as db:
+        console.print("[bold]viewkeep demo[/bold]: a news site with stories, votes and comments")
+        db.sql(TABLES + VIEWS)
+        pulse = Pulse()
+        traffic = Traffic(db, rate, pulse.on_write)
+        console.print(
+            f"made {len(db.tables())} tables and {len(db.views())} views, "
+            f"{traffic.publish_stories()} stories; starting Spark ..."
+        )
+        with db.pipeline(on_epoch=pulse.on_epoch) as pipeline:
+            pipeline.wait(WAIT_SECONDS)
+            traffic.start()
+            try:
+                if live:
+                    _show_live(console, db, traffic, pulse, pipeline, seconds)
+                else:
+                    _show_plain(console, db, traffic, pulse, pipeline, seconds)
+            except KeyboardInterrupt:
+                console.print("stopping early")
+            finally:
+                traffic.stop()
+            console.print(f"{traffic.written:,} operations written; catching up ...")
+            began = time.perf_counter()
+            published = pipeline.wait(WAIT_SECONDS)
+            took = time.perf_counter() - began
+            console.print(f"caught up in {took:.1f} s: epoch {published.epoch} covers every write")
+            console.print(_front_page(db))
+        ok = _verified(console, db)
+        _what_next(console, keep)
+        return ok
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="viewkeep-demo-") as made:
+        yield Path(made)
+
+
+def _show_live(
+    console: Console,
+    db: Database,
+    traffic: Traffic,
+    pulse: Pulse,
+    pipeline: Pipeline,
+    seconds: float,
+) -> None:
+    end = time.monotonic() + seconds
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while (left := end - time.monotonic()) > 0:
+            _raise_failure(pipeline)
+            head = f"{traffic.written:,} operations written · {left:.0f} s to go"
+            figures = Text(f"{head}\n{pulse.line()}", style="cyan")
+            live.update(Group(_front_page(db), figures), refresh=True)
+            time.sleep(min(FRAME_SECONDS, max(0.0, left)))
+
+
+def _show_plain(
+    console: Console,
+    db: Database,
+    traffic: Traffic,
+    pulse: Pulse,
+    pipeline: Pipeline,
+    seconds: float,
+) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(PLAIN_SECONDS, left))
+        _raise_failure(pipeline)
+        with db.snapshot() as snapshot:
+            first = snapshot.scan("front_page", limit=1).rows()
+        top = f"top story {first[0]['story']} with {first[0]['votes']:,} votes" if first else ""
+        print(
+            f"epoch {db.status().epoch} · {traffic.written:,} operations written · "
+            f"{pulse.line()} · {top}",
+            flush=True,
+        )
+
+
+def _raise_failure(pipeline: Pipeline) -> None:
+    if (failure := pipeline.exception) is not None:
+        raise failure
+
+
+def _front_page(db: Database) -> RenderableType:
+    """The top stories with what five views and a table say of them, all at one cut."""
+    table = Table(header_style="bold", title="front page", width=TABLE_WIDTH)
+    table.add_column("story", no_wrap=True, overflow="ellipsis", ratio=1)
+    for name, right in _COLUMNS:
+        width = max(len(name), 6)
+        table.add_column(name, justify="right" if right else "left", no_wrap=True, min_width=width)
+    try:
+        with db.snapshot() as snapshot:
+            top = snapshot.scan("front_page", limit=TOP).rows()
+            numbers = [row["story"] for row in top]
+            stories = snapshot.get_many("stories", numbers)
+            scores = snapshot.get_many("story_scores", numbers)
+            comments = snapshot.get_many("story_comments", numbers)
+            authors = [story["author"] for story in stories if story]
+            earned = dict(zip(authors, snapshot.get_many("author_scores", authors), strict=True))
+            totals = snapshot.get("totals") or {}
+            table.caption = (
+                f"epoch {snapshot.epoch}: {totals.get('votes', 0):,} votes, "
+                f"mean {totals.get('mean') or 0:.2f} stars, {totals.get('authors', 0)} authors"
+            )
+    except NotReady as error:
+        return Text(str(error))
+    for story, score, said in zip(stories, scores, comments, strict=True):
+        if story is None or score is None:
+            continue
+        author = earned.get(story["author"])
+        table.add_row(
+            story["title"],
+            f"{score['votes']:,}",
+            f"{score['mean']:.2f}",
+            f"{said['comments']:,}" if said else "0",
+            f"{said['people']:,}" if said else "0",
+            f"{story['author']} ({author['score']:,})" if author else story["author"],
+        )
+    return table
+
+
+_COLUMNS = (
+    ("votes", True),
+    ("mean", True),
+    ("comments", True),
+    ("people", True),
+    ("author (stars)", False),
+)
+
+
+def _verified(console: Console, db: Database) -> bool:
+    console.print("\nverifying: Spark SQL recomputes every view from the base tables ...")
+    verdicts = db.verify()
+    for verdict in verdicts:
+        console.print(f"  {verdict}", markup=False, highlight=False)
+    ok = bool(verdicts) and all(verdict.ok for verdict in verdicts)
+    console.print(
+        "[bold green]every view is right[/bold green]" if ok else "[bold red]a view is wrong[/]"
+    )
+    return ok
+
+
+def _what_next(console: Console, keep: Path | None) -> None:
+    url = f"{keep}/news.vk" if keep else "news.vk"
+    console.print("\n[bold]What to try next[/bold]")
+    if keep is None:
+        console.print(
+            "  viewkeep demo --keep .            keep the database: it will be news.vk here"
+        )
+    console.print(f'  viewkeep sql {url} "SELECT * FROM front_page LIMIT 5"', markup=False)
+    console.print(f"  viewkeep explain {url} front_page", markup=False)
+    console.print(
+        f"  viewkeep run {url}              and write from another terminal", markup=False
+    )
+    console.print("  docs/tutorial.md                  your own tables and views, step by step")

@@ -1,0 +1,76 @@
+"""Rows of producers as deltas: operations of a log, rows being loaded, rows of state.
+
+DELTA: an operation is its old row with weight -1 and its new row with weight +1, both as the log
+has them, so operations on one key cancel out to first-old and last-new whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from viewkeep.codec.packed import Packed
+from viewkeep.codec.rows import RowCodec
+from viewkeep.delta import KEY, WEIGHT
+from viewkeep.engine.epochs import OpenEpoch
+from viewkeep.engine.loading import Chunk
+from viewkeep.errors import StoreError
+from viewkeep.plan.nodes import Source
+from viewkeep.plan.program import Operator
+from viewkeep.stores.contract import Store
+
+
+def base_changes(
+    store: Store,
+    epoch: OpenEpoch,
+    node: int,
+    source: Source,
+    columns: frozenset[str],
+    with_keys: bool,
+) -> Iterator[pl.DataFrame]:
+    """The epoch's operations on one table in one node log, as deltas of these columns."""
+    codec = RowCodec(source.schema.columns)
+    names = [name for name in source.schema.names if name in columns]
+    start, stop = epoch.start.offsets[node], epoch.cut.offsets[node]
+    if start == stop:
+        return
+    for batch in store.read_log(node, start, stop, frozenset((source.number,))):
+        if batch.before is None:
+            raise StoreError("this store's log has no before-images, which views need so far")
+        parts = []
+        for rows, weight in ((batch.rows, 1), (batch.before, -1)):
+            there = rows.is_present
+            if there.any():
+                keys = batch.keys.take(there).to_list() if with_keys else None
+                parts.append(_frame(codec, rows.take(there), names, weight, keys))
+        if parts:
+            yield pl.concat(parts)
+
+
+def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataFrame:
+    """Base rows to load, as insertions."""
+    names = [name for name in source.schema.names if name in columns]
+    codec = RowCodec(source.schema.columns)
+    return _frame(codec, Packed.from_list(chunk.rows), names, 1, chunk.keys)
+
+
+def state_rows(operator: Operator, chunk: Chunk) -> pl.DataFrame:
+    """An operator's output rows to load from its state, as insertions."""
+    names = [column.name for column in operator.node.columns]
+    codec = operator.rows_table.row_codec
+    return _frame(codec, Packed.from_list(chunk.rows), names, 1, chunk.keys)
+
+
+def _frame(
+    codec: RowCodec,
+    rows: Packed,
+    names: list[str],
+    weight: int,
+    keys: Sequence[bytes | None] | None,
+) -> pl.DataFrame:
+    columns = list(codec.decode(rows, names).get_columns()) if names else []
+    columns.append(pl.repeat(weight, len(rows), dtype=pl.Int64, eager=True).alias(WEIGHT))
+    if keys is not None:
+        columns.append(pl.Series(KEY, keys, pl.Binary))
+    return pl.DataFrame(columns)

@@ -1,0 +1,302 @@
+"""Epoch records: which epoch is published, which is open, and who may run it.
+
+One meta record, `epoch`, changed only by compare-and-set, says it all. The cut of an epoch is
+stored before its first task starts (`open_next`) and the epoch is published by one write after its
+last task ended (`publish`). A driver holds a term; a newer driver raises the term in the same
+record, so whatever the older one still tries fails with Fenced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from viewkeep.engine.lease import Lease, acquire, release, renew
+from viewkeep.engine.loading import Loading, begin_loading, merge_progress
+from viewkeep.engine.programs import load_plan, newest_plan
+from viewkeep.engine.report import Report
+from viewkeep.errors import EpochGone, Fenced
+from viewkeep.stores.contract import Cut, Store
+
+_RECORD = "epoch"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one epoch: operations, bytes of log, and rows loaded per feed and part."""
+
+    operations: int = 500_000
+    size: int = 256 << 20
+    chunk: int = 50_000
+
+
+@dataclass(frozen=True)
+class Published:
+    """A consistent snapshot of all views: every operation before `cut`, and none after."""
+
+    epoch: int
+    cut: Cut
+    plan: int
+    loading: Loading = field(default_factory=dict)
+    at: int = 0  # nanoseconds since 1970
+    operations: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class OpenEpoch:
+    """An epoch whose cut is fixed and whose tasks may run, any number of times."""
+
+    epoch: int
+    start: Cut
+    cut: Cut
+    plan: int
+    horizon: int
+    loading: Loading
+    chunk: int
+    opened: int  # nanoseconds since 1970
+
+    @property
+    def operations(self) -> int:
+        return sum(self.cut.offsets) - sum(self.start.offsets)
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """The whole record."""
+
+    term: int
+    published: Published
+    open: OpenEpoch | None
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Keeps one epoch, and the log after its cut, readable until it expires."""
+
+    id: str
+    epoch: int
+    cut: Cut
+    plan: int
+    expires: float
+
+
+class Epochs:
+    """The epoch records of one store. Cheap to make; holds no state but the last record read."""
+
+    def __init__(self, store: Store):
+        self.store = store
+        self._seen: tuple[bytes, EpochRecord] | None = None
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(self) -> EpochRecord:
+        """The record as it is now."""
+        return self._read()[1]
+
+    def open_epoch(self, number: int) -> OpenEpoch:
+        """The open epoch of this number; raises Fenced if it is no longer open."""
+        current = self.read().open
+        if current is None or current.epoch != number:
+            raise Fenced(f"epoch {number} is no longer open: another driver has finished it")
+        return current
+
+    def unfinished(self, view: str) -> Loading | None:
+        """What is still to load for a view; empty when it is ready, None before its first epoch."""
+        published = self.read().published
+        placement = load_plan(self.store, published.plan).program.placements.get(view)
+        if placement is None:
+            return None
+        return {feed: parts for feed, parts in published.loading.items() if feed in placement.feeds}
+
+    def ready(self, view: str) -> bool:
+        """Whether the published epoch holds the whole view."""
+        return self.unfinished(view) == {}
+
+    # -- driving -----------------------------------------------------------------------------
+
+    def acquire(self, ttl: float = 30.0) -> Lease:
+        """Become the driver: take the lease and raise the record's term."""
+        lease = acquire(self.store, ttl)
+        while True:
+            raw, record = self._read()
+            if record.term >= lease.term:
+                raise Fenced("another driver took over at the same moment")
+            if self._swap(raw, replace(record, term=lease.term)):
+                return lease
+
+    def renew(self, lease: Lease) -> None:
+        """Extend the lease; raises Fenced if it was lost."""
+        renew(self.store, lease)
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back, so that a successor need not wait."""
+        release(self.store, lease)
+
+    def open_next(self, term: int, limits: Limits) -> OpenEpoch | None:
+        """Fix the cut of the next epoch; the open one again if there is one; None if no work."""
+        raw, record = self._read()
+        self._check(record, term)
+        if record.open is not None:
+            return record.open
+        chosen = self._choose(record.published, limits)
+        if chosen is None:
+            return None
+        if not self._swap(raw, replace(record, open=chosen)):
+            raise Fenced("another driver has changed the epoch record")
+        return chosen
+
+    def publish(self, term: int, epoch: OpenEpoch, reports: Iterable[Report]) -> Published:
+        """Make the epoch the published one. Publishing it twice is harmless."""
+        raw, record = self._read()
+        self._check(record, term)
+        if record.open is None and record.published.epoch == epoch.epoch:
+            return record.published
+        if record.open is None or record.open.epoch != epoch.epoch:
+            raise Fenced(f"epoch {epoch.epoch} is not the open one")
+        now = time.time_ns()
+        published = Published(
+            epoch=epoch.epoch,
+            cut=epoch.cut,
+            plan=epoch.plan,
+            loading=merge_progress(epoch.loading, reports),
+            at=now,
+            operations=epoch.operations,
+            seconds=(now - epoch.opened) / 1e9,
+        )
+        if not self._swap(raw, replace(record, published=published, open=None)):
+            raise Fenced("another driver has changed the epoch record")
+        return published
+
+    def _choose(self, published: Published, limits: Limits) -> OpenEpoch | None:
+        plan = newest_plan(self.store)
+        loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)
+        head = self.store.head()
+        moved = head.offsets != published.cut.offsets
+        if not moved and not loading and plan.version == published.plan:
+            return None
+        cut = published.cut
+        if moved and not plan.program.operators:
+            cut = head  # nothing to maintain: pass over the log
+        elif moved:
+            cut = self.store.bounded_cut(published.cut, head, limits.operations, limits.size)
+        return OpenEpoch(
+            epoch=published.epoch + 1,
+            start=published.cut,
+            cut=cut,
+            plan=plan.version,
+            horizon=min([published.epoch, *(pin.epoch for pin in self.pins())]),
+            loading=loading,
+            chunk=limits.chunk,
+            opened=time.time_ns(),
+        )
+
+    # -- pins --------------------------------------------------------------------------------
+
+    def pin(self, ttl: float = 3600.0, epoch: int | None = None) -> Pin:
+        """Keep the published epoch readable by any process until unpinned or expired.
+
+        With `epoch`, an epoch that is still kept. A pin is safe once the record, read after it was
+        written, shows no horizon beyond it: the next epoch to open will see the pin.
+        """
+        while True:
+            published = self.read().published
+            if epoch is not None and epoch != published.epoch:
+                raise EpochGone(f"epoch {epoch} is not the published one ({published.epoch})")
+            pin = Pin(
+                uuid.uuid4().hex, published.epoch, published.cut, published.plan, time.time() + ttl
+            )
+            self.store.meta_cas(f"pin/{pin.id}", None, _pin_bytes(pin))
+            current = self.read().open
+            if current is None or current.horizon <= pin.epoch:
+                return pin
+            self.unpin(pin)
+
+    def renew_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin:
+        """Extend a pin; raises EpochGone if it had expired."""
+        longer = replace(pin, expires=time.time() + ttl)
+        if not self.store.meta_cas(f"pin/{pin.id}", _pin_bytes(pin), _pin_bytes(longer)):
+            raise EpochGone(f"the pin of epoch {pin.epoch} has expired")
+        return longer
+
+    def unpin(self, pin: Pin) -> None:
+        """Let go of a pinned epoch. Unpinning twice is harmless."""
+        current = self.store.meta_get(f"pin/{pin.id}")
+        if current is not None:
+            self.store.meta_cas(f"pin/{pin.id}", current, None)
+
+    def pins(self) -> list[Pin]:
+        """The pins in force; expired ones are dropped."""
+        kept = []
+        for _, body in self.store.meta_scan("pin/"):
+            pin = _pin_from(body)
+            if pin.expires < time.time():
+                self.unpin(pin)
+            else:
+                kept.append(pin)
+        return kept
+
+    # -- the record --------------------------------------------------------------------------
+
+    def _read(self) -> tuple[bytes | None, EpochRecord]:
+        raw = self.store.meta_get(_RECORD)
+        if raw is None:
+            start = Cut(0, (0,) * self.store.nodes)
+            return None, EpochRecord(0, Published(0, start, 0), None)
+        if self._seen is None or self._seen[0] != raw:
+            self._seen = (raw, _record_from(raw))
+        return self._seen
+
+    def _swap(self, raw: bytes | None, record: EpochRecord) -> bool:
+        return self.store.meta_cas(_RECORD, raw, _record_bytes(record))
+
+    @staticmethod
+    def _check(record: EpochRecord, term: int) -> None:
+        if record.term != term:
+            raise Fenced(
+                f"driver of term {term} (process {os.getpid()}) was replaced by one of "
+                f"term {record.term}"
+            )
+
+
+def _record_bytes(record: EpochRecord) -> bytes:
+    published, current = record.published, record.open
+    value: dict[str, object] = {
+        "term": record.term,
+        "published": {**vars(published), "cut": published.cut.to_json()},
+        "open": None,
+    }
+    if current is not None:
+        value["open"] = {
+            **vars(current),
+            "start": current.start.to_json(),
+            "cut": current.cut.to_json(),
+        }
+    return json.dumps(value).encode()
+
+
+def _record_from(raw: bytes) -> EpochRecord:
+    value = json.loads(raw)
+    published = value["published"]
+    published["cut"] = Cut.from_json(published["cut"])
+    current = value["open"]
+    if current is not None:
+        current["start"] = Cut.from_json(current["start"])
+        current["cut"] = Cut.from_json(current["cut"])
+    return EpochRecord(
+        value["term"], Published(**published), OpenEpoch(**current) if current else None
+    )
+
+
+def _pin_bytes(pin: Pin) -> bytes:
+    value: Mapping[str, object] = {**vars(pin), "cut": pin.cut.to_json()}
+    return json.dumps(value).encode()
+
+
+def _pin_from(body: bytes) -> Pin:
+    value = json.loads(body)
+    return Pin(**{**value, "cut": Cut.from_json(value["cut"])})

@@ -1,0 +1,89 @@
+"""The driver lease: at most one live driver per database, and a term that only grows.
+
+Law: every successful `acquire` returns a larger term than any before. A lease whose owner is a dead
+process of this host is free at once; on another host it is free when it expires.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass, replace
+
+from viewkeep.errors import Fenced, PipelineError
+from viewkeep.stores.contract import Store
+
+_RECORD = "lease"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who drives the pipeline of a database, in which term, and until when if not renewed."""
+
+    term: int
+    host: str
+    pid: int
+    started: str  # tells a process from a later one with the same pid
+    ttl: float
+    expires: float
+
+
+def acquire(store: Store, ttl: float) -> Lease:
+    """Take the lease, or raise PipelineError that names the driver who holds it."""
+    while True:
+        raw = store.meta_get(_RECORD)
+        held = None if raw is None else Lease(**json.loads(raw))
+        if held is not None and _alive(held):
+            rest = max(0.0, held.expires - time.time())
+            raise PipelineError(
+                f"another pipeline runs on this database (process {held.pid} on {held.host}); "
+                f"stop it first, or wait: its lease ends in {rest:.0f} s unless it is renewed"
+            )
+        term = 1 if held is None else held.term + 1
+        pid = os.getpid()
+        mine = Lease(term, socket.gethostname(), pid, _started(pid), ttl, time.time() + ttl)
+        if store.meta_cas(_RECORD, raw, _bytes(mine)):
+            return mine
+
+
+def renew(store: Store, lease: Lease) -> None:
+    """Extend the lease by its ttl; raises Fenced if a newer driver holds it."""
+    raw = store.meta_get(_RECORD)
+    if raw is None or Lease(**json.loads(raw)).term != lease.term:
+        raise Fenced(f"the lease of term {lease.term} was taken by a newer driver")
+    store.meta_cas(_RECORD, raw, _bytes(replace(lease, expires=time.time() + lease.ttl)))
+
+
+def release(store: Store, lease: Lease) -> None:
+    """End the lease now. Its term stays on record, so the next one is larger."""
+    raw = store.meta_get(_RECORD)
+    if raw is not None and Lease(**json.loads(raw)).term == lease.term:
+        store.meta_cas(_RECORD, raw, _bytes(replace(lease, expires=0.0)))
+
+
+def holder(store: Store) -> Lease | None:
+    """The driver that holds the lease now, if any."""
+    raw = store.meta_get(_RECORD)
+    held = None if raw is None else Lease(**json.loads(raw))
+    return held if held is not None and _alive(held) else None
+
+
+def _alive(lease: Lease) -> bool:
+    if lease.expires < time.time():
+        return False
+    return lease.host != socket.gethostname() or _started(lease.pid) == lease.started
+
+
+def _started(pid: int) -> str:
+    """When a process of this host started, in clock ticks since boot; empty if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return ""
+
+
+def _bytes(lease: Lease) -> bytes:
+    return json.dumps(asdict(lease)).encode()

@@ -1,0 +1,82 @@
+"""Loading of new views inside epochs: which feeds still miss rows that were there before them.
+
+A new operator sees its input restricted to the keys loaded so far. Each epoch loads the next chunk
+of the producer's rows as of the epoch before, in key order, as insertions, and then passes on the
+epoch's own changes of loaded keys alone. Law: after epoch e an operator's state is that of its
+input at e restricted to keys at or before the bound; when the last chunk is in, the restriction is
+gone. A part is a node of a base table, or a shard of a producer's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import polars as pl
+
+from viewkeep.delta import KEY
+from viewkeep.engine.programs import PlanVersion, load_plan
+from viewkeep.engine.report import Report
+from viewkeep.plan.nodes import Source
+from viewkeep.stores.contract import Cut, Store
+
+# feed -> part -> last key loaded, as hex ("" before the first); a finished part is not listed
+Loading: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
+def begin_loading(
+    store: Store, loading: Loading, cut: Cut, old_version: int, plan: PlanVersion
+) -> Loading:
+    """What is left to load once `plan` replaces the published plan at `cut`."""
+    if plan.version == old_version:
+        return loading
+    old = {(op.id, op.tables) for op in load_plan(store, old_version).program.operators}
+    made: dict[str, Mapping[str, str]] = {}
+    for operator in plan.program.operators:
+        feed = operator.feed
+        if (operator.id, operator.tables) in old:
+            if feed.id in loading:
+                made[feed.id] = loading[feed.id]
+        elif isinstance(feed.producer, Source):
+            # Before the first operation there are no rows: the log itself brings them all.
+            parts = [str(n) for n, offset in enumerate(cut.offsets) if offset > 0]
+            if parts:
+                made[feed.id] = dict.fromkeys(parts, "")
+        else:
+            producer = plan.program.by_id[feed.producer]
+            if (producer.id, producer.tables) in old:
+                made[feed.id] = {str(shard): "" for shard in range(store.shards)}
+    return made
+
+
+def merge_progress(loading: Loading, reports: Iterable[Report]) -> Loading:
+    """What is left to load after the tasks have reported."""
+    left = {feed: dict(parts) for feed, parts in loading.items()}
+    for report in reports:
+        for feed, parts in report.progress.items():
+            for part, bound in parts.items():
+                if bound is None:
+                    left.get(feed, {}).pop(part, None)
+                elif feed in left:
+                    left[feed][part] = bound
+    return {feed: parts for feed, parts in left.items() if parts}
+
+
+class Chunk:
+    """The rows to load for feeds that stand at one bound, and the changes they let pass."""
+
+    def __init__(self, bound: str, keys: list[bytes], rows: list[bytes], more: bool):
+        self.keys, self.rows = keys, rows
+        last = keys[-1].hex() if keys else bound
+        self.progress: str | None = last if more else None
+
+    @staticmethod
+    def start(bound: str) -> bytes:
+        """The first key that is not loaded yet."""
+        return bytes.fromhex(bound) + b"\0" if bound else b""
+
+    def passed(self, delta: pl.DataFrame) -> pl.DataFrame:
+        """The changes of keys that are loaded, this chunk's among them."""
+        if self.progress is None:
+            return delta
+        return delta.filter(pl.col(KEY) <= bytes.fromhex(self.progress))

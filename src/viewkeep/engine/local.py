@@ -1,0 +1,44 @@
+"""Epochs in one process: the levels of the pipeline one after the other, without Spark.
+
+For tests and for looking at one epoch under a debugger. It calls exactly what Spark tasks call.
+"""
+
+from __future__ import annotations
+
+from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
+from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.engine.programs import load_plan
+from viewkeep.engine.report import Report
+from viewkeep.stores.contract import Store
+
+
+def run_epoch(store: Store, epoch: OpenEpoch) -> list[Report]:
+    """Run every task of an open epoch; publishing it is the caller's."""
+    messages: list[Message] = []
+    for node in range(store.nodes):
+        messages += run_sources(store, epoch, node)
+    for level in range(1, load_plan(store, epoch.plan).program.levels):
+        messages = list(run_level(store, epoch, level, range(store.shards), messages))
+    return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
+
+
+def advance(store: Store, term: int, limits: Limits | None = None) -> Published | None:
+    """Open, run and publish the next epoch; None if there is nothing to do."""
+    epochs = Epochs(store)
+    epoch = epochs.open_next(term, limits or Limits())
+    if epoch is None:
+        return None
+    return epochs.publish(term, epoch, run_epoch(store, epoch))
+
+
+def catch_up(store: Store, limits: Limits | None = None) -> Published:
+    """Run epochs until the views hold everything that was written."""
+    epochs = Epochs(store)
+    lease = epochs.acquire()
+    try:
+        while advance(store, lease.term, limits) is not None:
+            pass
+    finally:
+        epochs.release(lease)
+    return epochs.read().published

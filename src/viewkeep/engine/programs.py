@@ -1,0 +1,137 @@
+"""Plan versions in the store: immutable records that every process loads by number and keeps.
+
+A plan version is one meta record `plan/NUMBER` that lists the tables and views in force and the
+numbers of their state tables. Creating the record `plan/N+1` where none is *is* the commit of a
+change, so changes are serial and all or nothing. View definitions are records of their own
+(`definition/GENERATION`), written before the plan that names them.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from viewkeep.errors import Corrupt
+from viewkeep.plan.nodes import Source, View
+from viewkeep.plan.program import Program, compile_program
+from viewkeep.plan.serial import decode, encode
+from viewkeep.stores.contract import Store
+
+
+@dataclass(frozen=True)
+class PlanVersion:
+    """All tables and views at one version.
+
+    `generations` names each view's definition record; `numbers` gives the table number of every
+    state key (operator id and purpose) in use; `next_number` is the first number never used.
+    """
+
+    version: int
+    tables: Mapping[str, Source] = field(default_factory=dict)
+    views: Mapping[str, View] = field(default_factory=dict)
+    generations: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    next_number: int = 1
+
+    @cached_property
+    def program(self) -> Program:
+        """The physical plan of all views."""
+        return compile_program(self.views.values(), self.numbers.__getitem__)
+
+
+EMPTY = PlanVersion(0)
+_cache: dict[tuple[str, int], PlanVersion] = {}
+_definitions: dict[tuple[str, int], View] = {}
+_lock = threading.Lock()
+
+
+def plan_key(version: int) -> str:
+    return f"plan/{version:012d}"
+
+
+def load_plan(store: Store, version: int) -> PlanVersion:
+    """The plan of this version. Versions are immutable, so each process loads one once."""
+    if version == 0:
+        return EMPTY
+    with _lock:
+        known = _cache.get((store.url, version))
+    if known is not None:
+        return known
+    record = store.meta_get(plan_key(version))
+    if record is None:
+        raise Corrupt(f"plan version {version} is missing from {store.url}")
+    plan = _decode(store, version, record)
+    with _lock:
+        for old in [key for key in _cache if key[0] == store.url and key[1] < version - 8]:
+            del _cache[old]
+        _cache[store.url, version] = plan
+    return plan
+
+
+def newest_plan(store: Store) -> PlanVersion:
+    """The plan of the newest version, whether or not an epoch has run it yet."""
+    records = store.meta_scan("plan/")
+    return load_plan(store, int(records[-1][0].removeprefix("plan/"))) if records else EMPTY
+
+
+def commit_plan(store: Store, plan: PlanVersion) -> bool:
+    """Make this the newest plan; False if another writer took its version first."""
+    return store.meta_cas(plan_key(plan.version), None, _encode(plan))
+
+
+def save_definition(store: Store, view: View) -> int:
+    """Store a view's definition under a generation of its own, and return that."""
+    body = json.dumps(encode(view)).encode()
+    while True:
+        counter = store.meta_get("generations")
+        generation = int(counter or 0) + 1
+        if store.meta_cas("generations", counter, str(generation).encode()):
+            break
+    store.meta_cas(f"definition/{generation}", None, body)
+    return generation
+
+
+def drop_plans_before(store: Store, version: int) -> None:
+    """Forget plan versions older than `version`, and definitions that no kept plan names."""
+    records = store.meta_scan("plan/")
+    for key, body in records:
+        if int(key.removeprefix("plan/")) < version:
+            store.meta_cas(key, body, None)
+
+
+def _encode(plan: PlanVersion) -> bytes:
+    value = {
+        "tables": {name: encode(source) for name, source in plan.tables.items()},
+        "views": dict(plan.generations),
+        "numbers": dict(plan.numbers),
+        "next_number": plan.next_number,
+    }
+    return json.dumps(value).encode()
+
+
+def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
+    value: dict[str, Any] = json.loads(record)
+    tables = {name: decode(source) for name, source in value["tables"].items()}
+    views = {name: _definition(store, number) for name, number in value["views"].items()}
+    return PlanVersion(
+        version, tables, views, value["views"], value["numbers"], value["next_number"]
+    )
+
+
+def _definition(store: Store, generation: int) -> View:
+    with _lock:
+        known = _definitions.get((store.url, generation))
+    if known is not None:
+        return known
+    body = store.meta_get(f"definition/{generation}")
+    if body is None:
+        raise Corrupt(f"view definition {generation} is missing from {store.url}")
+    view = decode(json.loads(body))
+    assert isinstance(view, View)
+    with _lock:
+        _definitions[store.url, generation] = view
+    return view

@@ -1,0 +1,25 @@
+"""What a task tells the driver when it ends: how far feeds are loaded, and what it did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Report:
+    """The end of one task. `progress`: feed -> part -> last key loaded (hex), None when done."""
+
+    level: int
+    progress: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    rows_in: int = 0
+    rows_written: int = 0
+    seconds: float = 0.0
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decode(blob: bytes) -> Report:
+        return Report(**json.loads(blob))

@@ -1,0 +1,69 @@
+"""State of one shard as an epoch sees it: reads pinned at the epoch before, writes stamped with it.
+
+Law: `lookup` never sees a write of the running epoch, however often its tasks run; `commit` stamps
+all staged writes of a level in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from viewkeep.plan.program import StateTable
+from viewkeep.stores.contract import Chunk, StateWrite, Store
+
+
+class ShardState:
+    """One shard during one level of one epoch."""
+
+    def __init__(self, store: Store, shard: int, epoch: int, horizon: int):
+        self.store, self.shard, self.epoch, self.horizon = store, shard, epoch, horizon
+        self._staged: list[StateWrite] = []
+
+    def lookup(self, table: StateTable, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The rows of these keys at the epoch before."""
+        return self.store.state_get(self.shard, table.number, keys, self.epoch - 1)
+
+    def frame(self, table: StateTable, rows: list[bytes | None]) -> pl.DataFrame:
+        """Row bytes as a frame, NULL in every column where a row is absent."""
+        present = [row for row in rows if row is not None]
+        decoded = table.row_codec.decode(present)
+        if len(present) == len(rows):
+            return decoded
+        places, at = [], 0
+        for row in rows:
+            places.append(None if row is None else at)
+            at += row is not None
+        return decoded.select(pl.all().gather(pl.Series(places, dtype=pl.Int64)))
+
+    def scan(
+        self,
+        table: StateTable,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        reverse: bool = False,
+    ) -> Chunk:
+        """Rows of a key range at the epoch before."""
+        return self.store.state_scan(
+            self.shard,
+            table.number,
+            start=start,
+            stop=stop,
+            limit=limit,
+            at=self.epoch - 1,
+            reverse=reverse,
+        )
+
+    def stage(self, table: StateTable, keys: Sequence[bytes], rows: Sequence[bytes | None]) -> None:
+        """Note rows to write; nothing reaches the store before `commit`."""
+        if keys:
+            self._staged.append(StateWrite(table.number, keys, rows))
+
+    def commit(self) -> int:
+        """Write what was staged, in one transaction; return the number of rows."""
+        if self._staged:
+            self.store.state_apply(self.shard, self.epoch, self.horizon, self._staged)
+        return sum(len(write.keys) for write in self._staged)

@@ -1,0 +1,112 @@
+"""The one error tree: every failure a user can meet, with what to do about it in its message.
+
+ViewkeepError
+├── SqlError               the statement cannot be taken
+│   ├── SqlSyntaxError         it does not parse
+│   ├── UnknownName            a table, view, column or function does not exist
+│   ├── TypeMismatch           an expression or a value has the wrong type
+│   └── Unsupported            valid SQL that cannot be kept incrementally (yet)
+├── CatalogError           the object exists already, is in use, or is not there
+├── InvalidRow             a row is refused: NULL key, wrong type, too large
+├── Conflict               a row was not as the writer expected it
+│   └── DuplicateKey           an INSERT met an existing key
+├── NotReady               a view is still being loaded
+├── EpochGone              the epoch asked for is no longer kept
+├── Timeout                waiting for an epoch took too long
+├── PipelineError          an epoch failed; the message names the cause
+│   └── Fenced                 a newer driver has taken over; this one must stop
+└── StoreError             the store cannot do it
+    ├── FormatVersion          written by another version of viewkeep
+    ├── Corrupt                the files are damaged
+    └── StoreFull              no room on the disk or in the map
+"""
+
+from __future__ import annotations
+
+
+class ViewkeepError(Exception):
+    """Root of all errors that viewkeep raises on purpose."""
+
+
+class SqlError(ViewkeepError):
+    """A statement cannot be taken. `fragment` is the part of it that is to blame."""
+
+    def __init__(self, message: str, *, fragment: str | None = None, hint: str | None = None):
+        self.reason, self.fragment, self.hint = message, fragment, hint
+        text = f"{message} (at: {fragment})" if fragment else message
+        super().__init__(f"{text}. {hint}" if hint else text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.reason, self.fragment, self.hint))
+
+
+def _rebuild(kind: type[SqlError], reason: str, fragment: str | None, hint: str | None) -> SqlError:
+    return kind(reason, fragment=fragment, hint=hint)
+
+
+class SqlSyntaxError(SqlError):
+    """The statement does not parse."""
+
+
+class UnknownName(SqlError):
+    """A table, view, column or function does not exist."""
+
+
+class TypeMismatch(SqlError):
+    """An expression or a value has the wrong type."""
+
+
+class Unsupported(SqlError):
+    """Valid SQL that viewkeep cannot keep incrementally; the hint says what would work."""
+
+
+class CatalogError(ViewkeepError):
+    """The object exists already, is in use, or is not there."""
+
+
+class InvalidRow(ViewkeepError):
+    """A row is refused: NULL key, wrong type, unknown column, or too large."""
+
+
+class Conflict(ViewkeepError):
+    """A row was not as the writer expected it; nothing of the batch was written."""
+
+
+class DuplicateKey(Conflict):
+    """An INSERT met a key that exists; nothing of the batch was written."""
+
+
+class NotReady(ViewkeepError):
+    """A view is still being loaded; the message says how far it is."""
+
+
+class EpochGone(ViewkeepError):
+    """The epoch asked for is no longer kept; pin an epoch to keep it."""
+
+
+class Timeout(ViewkeepError):
+    """Waiting for an epoch took too long; the message says how far behind the views are."""
+
+
+class PipelineError(ViewkeepError):
+    """An epoch failed."""
+
+
+class Fenced(PipelineError):
+    """A newer driver has taken over this database; this one must stop."""
+
+
+class StoreError(ViewkeepError):
+    """The store cannot do what was asked."""
+
+
+class FormatVersion(StoreError):
+    """The database was written by another version of viewkeep."""
+
+
+class Corrupt(StoreError):
+    """The files of the database are damaged."""
+
+
+class StoreFull(StoreError):
+    """No room is left on the disk or in the memory map."""

@@ -1,0 +1,176 @@
+"""+ - * / % DIV and unary minus, with Spark's result types.
+
+Law: integers wrap around, decimals are exact or NULL, and a division by zero is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from viewkeep.ops.functions import decimals
+from viewkeep.ops.functions.coercion import VOID, adjusted, decimal_of
+from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowwise import aligned
+from viewkeep.ops.functions.signatures import mismatch, numeric
+from viewkeep.types import BIGINT, DOUBLE, STRING, DataType
+
+
+def sum_type(a: DataType, b: DataType) -> DataType:
+    """The type of a + b and a - b of two DECIMALs."""
+    scale = max(a.scale, b.scale)
+    return adjusted(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+
+
+def product_type(a: DataType, b: DataType) -> DataType:
+    """The type of a * b of two DECIMALs."""
+    return adjusted(a.precision + b.precision + 1, a.scale + b.scale)
+
+
+def ratio_type(a: DataType, b: DataType) -> DataType:
+    """The type of a / b of two DECIMALs."""
+    scale = max(6, a.scale + b.precision + 1)
+    return adjusted(a.precision - a.scale + b.scale + scale, scale)
+
+
+def rest_type(a: DataType, b: DataType) -> DataType:
+    """The type of a % b of two DECIMALs."""
+    scale = max(a.scale, b.scale)
+    return adjusted(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+
+
+_DECIMAL_TYPES = {
+    "add": sum_type,
+    "subtract": sum_type,
+    "multiply": product_type,
+    "divide": ratio_type,
+    "remainder": rest_type,
+}
+
+
+def binary(name: str) -> Resolve:
+    """The typing rule of a binary operator."""
+
+    def resolve(given: Sequence[DataType], constants: Constants) -> Signature:
+        if len(given) != 2 or not all(t.is_numeric or t in (STRING, VOID) for t in given):
+            raise mismatch(name, given, "two numbers")
+        a, b = (DOUBLE if t == STRING else t for t in given)
+        a, b = (b if a == VOID else a), (a if b == VOID else b)
+        if VOID in (a, b) or DOUBLE in (a, b):
+            return (DOUBLE, DOUBLE), DOUBLE
+        if a.is_decimal or b.is_decimal:
+            # Spark gives an integer literal the few digits it has, a column those of its type.
+            a = decimal_of(a, constants.get(0) if b.is_decimal else None)
+            b = decimal_of(b, constants.get(1) if given[0].is_decimal else None)
+            return (a, b), _DECIMAL_TYPES[name](a, b)
+        if name == "divide":
+            return (DOUBLE, DOUBLE), DOUBLE
+        widest = BIGINT if BIGINT in (a, b) else a
+        return (widest, widest), widest
+
+    return resolve
+
+
+def _int_divide(given: Sequence[DataType], constants: Constants) -> Signature:
+    if len(given) != 2 or not all(t.is_numeric or t in (STRING, VOID) for t in given):
+        raise mismatch("DIV", given, "two numbers")
+    if any(t.is_decimal for t in given) and not {DOUBLE, STRING} & set(given):
+        return (decimal_of(given[0]), decimal_of(given[1])), BIGINT
+    return (BIGINT, BIGINT), BIGINT
+
+
+def _pair(site: Site) -> tuple[DataType, DataType]:
+    first, second = site.types
+    return first, second
+
+
+def _add(site: Site) -> pl.Expr:
+    a, b = site.args
+    return decimals.add(a, b, *_pair(site), site.result) if site.result.is_decimal else a + b
+
+
+def _subtract(site: Site) -> pl.Expr:
+    a, b = site.args
+    if not site.result.is_decimal:
+        return a - b
+    negated = decimals.scaled(-decimals.unscaled(b), site.types[1])
+    return decimals.add(a, negated, *_pair(site), site.result)
+
+
+def _multiply(site: Site) -> pl.Expr:
+    a, b = site.args
+    return decimals.multiply(a, b, *_pair(site), site.result) if site.result.is_decimal else a * b
+
+
+def _divide(site: Site) -> pl.Expr:
+    a, b = site.args
+    if site.result.is_decimal:
+        return decimals.divide(a, b, *_pair(site), site.result)
+    return a / pl.when(b != 0).then(b)
+
+
+def _remainder(site: Site) -> pl.Expr:
+    a, b = site.args
+    if site.result.is_decimal:
+        return decimals.remainder(a, b, *_pair(site), site.result)
+    if site.result == DOUBLE:
+        return pl.map_batches([a, b], _float_rest, return_dtype=pl.Float64, is_elementwise=True)
+    return a - _towards_zero(a, b) * b
+
+
+def _float_rest(columns: Sequence[pl.Series]) -> pl.Series:
+    # polars' % takes the sign of the divisor; numpy's fmod is that of C, which is Java's too.
+    over, under = aligned(columns)
+    with np.errstate(invalid="ignore"):
+        rest = np.fmod(over.fill_null(0.0).to_numpy(), under.fill_null(1.0).to_numpy())
+    defined = (over.is_not_null() & (under != 0)).fill_null(False)
+    return pl.Series(over.name, rest).set(~defined, None)
+
+
+def _towards_zero(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    floor = a // b
+    inexact = floor * b != a
+    return pl.when(inexact & ((a < 0) != (b < 0))).then(floor + 1).otherwise(floor)
+
+
+def _quotient(site: Site) -> pl.Expr:
+    a, b = site.args
+    if site.types[0].is_decimal:
+        return decimals.quotient(a, b, *_pair(site)).cast(pl.Int64, wrap_numerical=True)
+    return _towards_zero(a, b)
+
+
+def _negate(site: Site) -> pl.Expr:
+    if site.result.is_decimal:
+        return decimals.scaled(-decimals.unscaled(site.first), site.result)
+    if site.result == DOUBLE:
+        return -site.first
+    return pl.lit(0, dtype=site.result.polars) - site.first
+
+
+FUNCTIONS = (
+    Function("add", binary("add"), _add, "The sum `a + b`.", "1 + 2"),
+    Function("subtract", binary("subtract"), _subtract, "The difference `a - b`.", "3 - 1.5"),
+    Function("multiply", binary("multiply"), _multiply, "The product `a * b`.", "2 * 3"),
+    Function(
+        "divide",
+        binary("divide"),
+        _divide,
+        "The ratio `a / b`: DECIMAL of decimals, else DOUBLE; NULL when b is 0.",
+        "7 / 2",
+    ),
+    Function(
+        "remainder",
+        binary("remainder"),
+        _remainder,
+        "The rest `a % b` with the sign of a; NULL when b is 0.",
+        "-7 % 3",
+        ("mod",),
+    ),
+    Function(
+        "int_divide", _int_divide, _quotient, "`a DIV b`, cut towards zero; a BIGINT.", "-7 DIV 2"
+    ),
+    Function("negate", numeric("negate", lambda t: t), _negate, "`-a`.", "-(3)", ("negative",)),
+)

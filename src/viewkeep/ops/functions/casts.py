@@ -1,0 +1,194 @@
+"""CAST between any two types, and TRY_CAST, which is the same since no cast fails.
+
+Law: a value that the target type cannot show is NULL; integers wrap around and doubles saturate, as
+in Spark with ANSI mode off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from viewkeep.errors import TypeMismatch
+from viewkeep.ops.functions import decimals, texts
+from viewkeep.ops.functions.coercion import VOID
+from viewkeep.ops.functions.function import Constants, Function, Signature, Site
+from viewkeep.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    DataType,
+)
+
+_REFUSED = {
+    (DATE, "number"),
+    (DATE, BOOLEAN),
+    (BOOLEAN, DATE),
+    ("number", DATE),
+    (DATE, BINARY),
+    (TIMESTAMP, BINARY),
+    (BOOLEAN, BINARY),
+    ("number", BINARY),
+    (BINARY, DATE),
+    (BINARY, TIMESTAMP),
+    (BINARY, BOOLEAN),
+    (BINARY, "number"),
+}
+
+
+def castable(given: DataType, target: DataType) -> bool:
+    """Whether a cast has a meaning; where Spark's would give NULL for every value, it has none."""
+    kinds = ("number" if t.is_numeric else t for t in (given, target))
+    return tuple(kinds) not in _REFUSED
+
+
+def cast(expr: pl.Expr, given: DataType, target: DataType) -> pl.Expr:
+    """The values of `expr`, of type `given`, as type `target`."""
+    if given == target:
+        return expr
+    if target.is_decimal:
+        return _to_decimal(expr, given, target)
+    return _CASTS[target](expr, given)
+
+
+def _to_string(expr: pl.Expr, given: DataType) -> pl.Expr:
+    if given == DOUBLE:
+        return texts.of_doubles(expr)
+    if given.is_decimal and given.scale > 6:
+        return texts.of_small_decimals(expr)
+    if given == BOOLEAN:
+        return pl.when(expr).then(pl.lit("true")).when(~expr).then(pl.lit("false"))
+    if given == DATE:
+        return expr.dt.strftime("%Y-%m-%d")
+    if given == TIMESTAMP:
+        whole = expr.dt.strftime("%Y-%m-%d %H:%M:%S")
+        fraction = expr.dt.strftime("%6f").str.strip_chars_end("0")
+        return pl.when(fraction == "").then(whole).otherwise(whole + "." + fraction)
+    return expr.cast(pl.String, strict=False)
+
+
+def _to_integer(target: DataType) -> Callable[[pl.Expr, DataType], pl.Expr]:
+    bits = 31 if target == INT else 63
+
+    def convert(expr: pl.Expr, given: DataType) -> pl.Expr:
+        if given == STRING:
+            return texts.to_integer(expr, bits).cast(target.polars)
+        if given == DOUBLE:
+            # Java's (int) and (long): NaN is 0, and what is too large becomes the largest.
+            bounded = expr.fill_nan(0.0).clip(-(2.0**bits), 2.0**bits)
+            inside = bounded < 2.0**bits
+            most = pl.lit(2**bits - 1, dtype=target.polars)
+            small = pl.when(inside).then(bounded).otherwise(0.0).cast(target.polars)
+            return pl.when(expr.is_not_null()).then(pl.when(inside).then(small).otherwise(most))
+        if given.is_decimal:
+            raw = decimals.unscaled(expr)
+            whole = decimals.truncated(raw, decimals.whole(10**given.scale))
+            return whole.cast(target.polars, wrap_numerical=True)
+        if given == TIMESTAMP:
+            seconds = expr.to_physical() // 1_000_000
+            return seconds.cast(target.polars, wrap_numerical=True)
+        return expr.cast(target.polars, wrap_numerical=True)
+
+    return convert
+
+
+def _to_double(expr: pl.Expr, given: DataType) -> pl.Expr:
+    if given == STRING:
+        return texts.to_double(expr)
+    if given.is_decimal:
+        # Through text, because dividing the unscaled integer rounds twice.
+        return expr.cast(pl.String).cast(pl.Float64)
+    if given == TIMESTAMP:
+        return expr.to_physical().cast(pl.Float64) / 1e6
+    return expr.cast(pl.Float64)
+
+
+def _to_decimal(expr: pl.Expr, given: DataType, target: DataType) -> pl.Expr:
+    if given.is_decimal:
+        moved = decimals.rescaled(decimals.unscaled(expr), target.scale - given.scale)
+        return decimals.scaled(moved, target)
+    if given in (INT, BIGINT, BOOLEAN):
+        moved = decimals.rescaled(expr.cast(pl.Int128), target.scale)
+        return decimals.scaled(moved, target)
+    if given == TIMESTAMP:
+        moved = decimals.rescaled(expr.to_physical().cast(pl.Int128), target.scale - 6)
+        return decimals.scaled(moved, target)
+    return texts.to_decimal(expr, given, target)
+
+
+def _to_boolean(expr: pl.Expr, given: DataType) -> pl.Expr:
+    if given == STRING:
+        return texts.to_boolean(expr)
+    if given.is_decimal:
+        return decimals.unscaled(expr) != 0
+    if given == TIMESTAMP:
+        return expr.to_physical() != 0
+    return expr != 0
+
+
+def _to_binary(expr: pl.Expr, given: DataType) -> pl.Expr:
+    return expr.cast(pl.Binary)
+
+
+def _to_date(expr: pl.Expr, given: DataType) -> pl.Expr:
+    return texts.to_date(expr) if given == STRING else expr.dt.date()
+
+
+def _to_timestamp(expr: pl.Expr, given: DataType) -> pl.Expr:
+    if given == STRING:
+        return texts.to_timestamp(expr)
+    if given == DATE:
+        return expr.cast(pl.Datetime("us"))
+    if given.is_decimal:
+        micros = decimals.truncated(
+            decimals.unscaled(expr) * decimals.whole(1_000_000), decimals.whole(10**given.scale)
+        ).cast(pl.Int64, wrap_numerical=True)
+    elif given == DOUBLE:
+        fit = expr.is_finite()
+        micros = _to_integer(BIGINT)(pl.when(fit).then(expr * 1e6), DOUBLE)
+    else:
+        micros = expr.cast(pl.Int64) * 1_000_000
+    return micros.cast(pl.Datetime("us"))
+
+
+_CASTS: dict[DataType, Callable[[pl.Expr, DataType], pl.Expr]] = {
+    STRING: _to_string,
+    INT: _to_integer(INT),
+    BIGINT: _to_integer(BIGINT),
+    DOUBLE: _to_double,
+    BOOLEAN: _to_boolean,
+    BINARY: _to_binary,
+    DATE: _to_date,
+    TIMESTAMP: _to_timestamp,
+}
+
+
+def check(given: DataType, target: DataType) -> None:
+    """Refuse a cast that has no meaning."""
+    if given != VOID and not castable(given, target):
+        raise TypeMismatch(f"a {given} cannot be cast to {target}")
+
+
+def _resolve(given: Sequence[DataType], constants: Constants) -> Signature:
+    raise TypeMismatch("a cast needs its target", hint="Write CAST(x AS type)")
+
+
+def _build(site: Site) -> pl.Expr:
+    return cast(site.first, site.types[0], site.result)
+
+
+FUNCTIONS = (
+    Function(
+        "cast",
+        _resolve,
+        _build,
+        "`CAST(x AS type)`, `TRY_CAST(x AS type)` and `x::type`; NULL where there is none.",
+        "CAST('12' AS INT)",
+    ),
+)

@@ -1,0 +1,3 @@
+from viewkeep.ops.functions.function import Function
+
+FUNCTIONS: tuple[Function, ...] = ()

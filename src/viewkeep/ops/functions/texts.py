@@ -1,0 +1,167 @@
+"""Numbers, truth values and times written as text, and read from it, as Spark does.
+
+Law: reading is total: text that does not show a value of the type is NULL. Spaces and control
+characters around the text do not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+import polars as pl
+
+from viewkeep.ops.functions import decimals
+from viewkeep.ops.functions.rowwise import each
+from viewkeep.types import DOUBLE, DataType
+
+_BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DOUBLE = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
+_SPECIAL = {
+    "inf": "inf",
+    "+inf": "inf",
+    "infinity": "inf",
+    "+infinity": "inf",
+    "-inf": "-inf",
+    "-infinity": "-inf",
+    "nan": "NaN",
+}
+_TIME = (
+    r"^([+-]?[0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+    r"(?:[ T](?:([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?"
+    r" *(Z|z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{1,2})?"
+    r"|(?:UTC|GMT)[+-][0-9]{1,2}(?::[0-9]{1,2})?)?)?)?"
+    r")?)?$"
+)
+_DATE = r"^([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?$"
+
+
+def of_doubles(expr: pl.Expr) -> pl.Expr:
+    """Doubles as Java writes them: 1.0, 1.0E10, 1.0E-4. By row: polars has no such format."""
+    return each(java_double, pl.String(), expr)
+
+
+def java_double(value: float) -> str:
+    """One double as Java writes it."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return str(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    figures = "".join(map(str, digits))
+    point = len(figures) + exponent
+    lead = "-" if sign else ""
+    if 1e-3 <= abs(value) < 1e7:
+        if point <= 0:
+            return f"{lead}0.{'0' * -point}{figures}"
+        padded = figures.ljust(point, "0")
+        return f"{lead}{padded[:point]}.{padded[point:] or '0'}"
+    return f"{lead}{figures[0]}.{figures[1:] or '0'}E{point - 1}"
+
+
+def of_small_decimals(expr: pl.Expr) -> pl.Expr:
+    """Decimals with more than 6 places as text. By row: below 1E-6 Spark writes an exponent."""
+    return each(str, pl.String(), expr)
+
+
+def to_integer(expr: pl.Expr, bits: int) -> pl.Expr:
+    """Text as 128-bit integers; a fraction is cut off, what does not fit the bits is NULL."""
+    digits = _trimmed(expr).str.extract(r"^([+-]?[0-9]+)(?:\.[0-9]*)?$", 1)
+    short = _trimmed(expr).str.extract(r"^([+-]?)\.[0-9]*$", 1)
+    value = digits.str.strip_prefix("+").cast(pl.Int128, strict=False)
+    value = (
+        pl.when(short.is_not_null() & (expr.str.len_bytes() > 1))
+        .then(decimals.whole(0))
+        .otherwise(value)
+    )
+    return pl.when((value < 2**bits) & (value >= -(2**bits))).then(value)
+
+
+def to_double(expr: pl.Expr) -> pl.Expr:
+    """Text as doubles, with Infinity and NaN in any case."""
+    text = _trimmed(expr)
+    plain = pl.when(text.str.contains(_DOUBLE)).then(
+        text.str.strip_chars_end("dDfF").str.strip_prefix("+")
+    )
+    special = text.str.to_lowercase().replace_strict(
+        list(_SPECIAL), list(_SPECIAL.values()), default=None, return_dtype=pl.String
+    )
+    return pl.coalesce(special, plain).cast(pl.Float64, strict=False)
+
+
+def to_decimal(expr: pl.Expr, given: DataType, target: DataType) -> pl.Expr:
+    """Text or doubles as decimals, HALF_UP. By row: polars rounds otherwise, without exponents."""
+
+    def one(value: float | str) -> Decimal | None:
+        if isinstance(value, str):
+            value = value.strip(_BLANKS)
+            if not _NUMBER.fullmatch(value):
+                return None
+        try:
+            number = Decimal(repr(value) if isinstance(value, float) else value)
+            return decimals.fitted(number, target) if number.adjusted() < 40 else None
+        except InvalidOperation:
+            return None
+
+    finite = pl.when(expr.is_finite()).then(expr) if given == DOUBLE else expr
+    return each(one, target.polars, finite)
+
+
+def to_boolean(expr: pl.Expr) -> pl.Expr:
+    """t, true, y, yes, 1 and f, false, n, no, 0 in any case."""
+    text = _trimmed(expr).str.to_lowercase()
+    yes, no = text.is_in(["t", "true", "y", "yes", "1"]), text.is_in(["f", "false", "n", "no", "0"])
+    return pl.when(yes).then(True).when(no).then(False)
+
+
+def to_date(expr: pl.Expr) -> pl.Expr:
+    """yyyy, yyyy-m, yyyy-m-d, the last followed by anything after a space or a T."""
+    parts = _trimmed(expr).str.extract_groups(_DATE)
+    numbers = [parts.struct.field(str(i + 1)).cast(pl.Int32, strict=False) for i in range(3)]
+    return date_of(numbers[0], numbers[1], numbers[2], absent=1)
+
+
+def to_timestamp(expr: pl.Expr) -> pl.Expr:
+    """A date, or a date and a time of day with up to 6 places, with Z or an offset or neither."""
+    parts = _trimmed(expr).str.extract_groups(_TIME)
+    field = [parts.struct.field(str(i + 1)) for i in range(8)]
+    number = [part.cast(pl.Int32, strict=False) for part in field]
+    day = date_of(number[0], number[1], number[2], absent=1)
+    hour, minute, second = (n.fill_null(0).cast(pl.Int64) for n in number[3:6])
+    micros = field[6].str.slice(0, 6).str.pad_end(6, "0").cast(pl.Int64, strict=False).fill_null(0)
+    valid = (hour < 24) & (minute < 60) & (second < 60) & _offset_valid(field[7])
+    seconds = hour * 3600 + minute * 60 + second - _offset(field[7])
+    moment = day.cast(pl.Datetime("us")).to_physical() + seconds * 1_000_000 + micros
+    return pl.when(valid).then(moment.cast(pl.Datetime("us")))
+
+
+def date_of(year: pl.Expr, month: pl.Expr, day: pl.Expr, absent: int | None = None) -> pl.Expr:
+    """The date of three integers; NULL where there is no such day. Missing parts are `absent`."""
+    if absent is not None:
+        month, day = month.fill_null(absent), day.fill_null(absent)
+    valid = month.is_between(1, 12) & day.is_between(1, 31) & year.is_between(-200_000, 200_000)
+    start = pl.date(
+        pl.when(valid).then(year).otherwise(2000), pl.when(valid).then(month).otherwise(1), 1
+    )
+    made = start + pl.duration(days=pl.when(valid).then(day).otherwise(1) - 1)
+    return pl.when(valid & (made.dt.month() == month)).then(made)
+
+
+def _offset(zone: pl.Expr) -> pl.Expr:
+    parts = zone.str.extract_groups(r"([+-])([0-9]{1,2})(?::?([0-9]{1,2}))?$")
+    sign = pl.when(parts.struct.field("1") == "-").then(-1).otherwise(1)
+    hours = parts.struct.field("2").cast(pl.Int64, strict=False).fill_null(0)
+    minutes = parts.struct.field("3").cast(pl.Int64, strict=False).fill_null(0)
+    return sign * (hours * 3600 + minutes * 60)
+
+
+def _offset_valid(zone: pl.Expr) -> pl.Expr:
+    return _offset(zone).abs() <= 18 * 3600
+
+
+def _trimmed(expr: pl.Expr) -> pl.Expr:
+    return expr.str.strip_chars(_BLANKS)

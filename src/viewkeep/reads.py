@@ -1,0 +1,286 @@
+"""Reading tables and views: by key, prefix or range, at one epoch.
+
+Law: one call reads one cut. `stable` reads the published epoch and starts again at the newer one if
+that epoch is gone before the read ends; `latest` reads the newest version of each view row, which
+may be ahead of publication. Base tables are read as they are now unless a cut is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from viewkeep.engine.epochs import Epochs, Pin, Published
+from viewkeep.engine.programs import EMPTY, PlanVersion, load_plan, newest_plan, plan_key
+from viewkeep.errors import EpochGone, NotReady, UnknownName, ViewkeepError
+from viewkeep.plan.nodes import View
+from viewkeep.ranges import Bounds, bounds_of
+from viewkeep.readers import TableReader, ViewReader
+from viewkeep.results import Result
+from viewkeep.stores.contract import Cut, Store
+from viewkeep.writes import BaseTable, Key
+
+At: TypeAlias = Literal["stable", "latest"]
+T = TypeVar("T")
+
+PIN_SECONDS = 60.0
+UNPINNED_TRIES = 3
+
+
+def loading_of(epochs: Epochs, view: str) -> str | None:
+    """How far a view is loaded, in words; None before its first epoch, empty when it is ready."""
+    left = epochs.unfinished(view)
+    if left is None:
+        return None
+    parts = sum(len(parts) for parts in left.values())
+    return f"{parts} {'part' if parts == 1 else 'parts'} left" if parts else ""
+
+
+class ReadPoint:
+    """What a read sees: an epoch with its cut and plan; `newest` asks for the newest rows."""
+
+    def __init__(self, published: Published, *, newest: bool = False):
+        self.plan, self.loading = published.plan, published.loading
+        self.epoch: int | None = None if newest else published.epoch
+        self.cut: Cut | None = None if newest else published.cut
+
+
+class Reader:
+    """Reads of one database: resolves names, chooses the epoch, asks the store."""
+
+    def __init__(self, store: Store, epochs: Epochs, url: str):
+        self.store, self.epochs, self.url = store, epochs, url
+        self._newest = EMPTY
+        # Readers by the newest plan, the published plan and the name; they grow by DDL only.
+        self._views: dict[tuple[int, int, str], ViewReader] = {}
+        self._tables: dict[tuple[int, str], TableReader] = {}
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def current(self, published: int | None = None) -> PlanVersion:
+        """The newest plan version. `published` is the published plan's number where it is known.
+
+        A plan is never dropped while it or an older one is published. So if there is none after the
+        newest that we know, that is the newest still: one lookup of a record that is absent.
+        """
+        if published is None:
+            published = self.epochs.read().published.plan
+        if published > self._newest.version:
+            self._newest = load_plan(self.store, published)
+        if self.store.meta_get(plan_key(self._newest.version + 1)) is not None:
+            self._newest = newest_plan(self.store)
+        return self._newest
+
+    def open(self, name: str, point: ReadPoint) -> ViewReader | TableReader:
+        """The reader of a table or view; UnknownName suggests near names, NotReady says how far."""
+        current = self.current(point.plan)
+        known = self._views.get((current.version, point.plan, name))
+        if known is None:
+            if name not in current.views:
+                return self._table_of(current, name)
+            known = self._open_view(current.views[name], point)
+            self._views[current.version, point.plan, name] = known
+        if point.loading and not known.feeds.isdisjoint(point.loading):
+            raise self.not_ready(name)
+        return known
+
+    def table(self, name: str) -> TableReader:
+        """The reader of a base table, to be written too."""
+        current = self.current()
+        if name in current.views:
+            hint = "Write to the tables that it reads; the pipeline brings the change here"
+            raise UnknownName(f"{name} is a view, and views are not written", hint=hint)
+        return self._table_of(current, name)
+
+    def _table_of(self, plan: PlanVersion, name: str) -> TableReader:
+        known = self._tables.get((plan.version, name))
+        if known is None:
+            if name not in plan.tables:
+                raise self.unknown(name)
+            known = TableReader(BaseTable(plan.tables[name]), self.store.nodes)
+            self._tables[plan.version, name] = known
+        return known
+
+    def is_view(self, name: str) -> bool:
+        """Whether there is a view of this name."""
+        return name in self.current().views
+
+    def _open_view(self, view: View, point: ReadPoint) -> ViewReader:
+        placement = load_plan(self.store, point.plan).program.placements.get(view.name)
+        # A view dropped and created anew keeps its name: the published plan may still have the old.
+        if placement is None or placement.view != view:
+            raise self.not_ready(view.name)
+        return ViewReader(placement, self.store.shards)
+
+    def unknown(self, name: str) -> UnknownName:
+        """The error for a name that is neither a table nor a view."""
+        current = self.current()
+        names = [*current.tables, *current.views]
+        near = get_close_matches(name, names, n=1)
+        if near:
+            hint = f"Did you mean {near[0]}?"
+        else:
+            hint = f"There are: {', '.join(sorted(names))}" if names else "There are no tables yet"
+        return UnknownName(f"no table or view is called {name}", hint=hint)
+
+    def not_ready(self, name: str) -> NotReady:
+        """The error for a view that is not loaded yet."""
+        how_far = loading_of(self.epochs, name)
+        how_far = f"is being loaded ({how_far})" if how_far else "waits to be loaded"
+        return NotReady(f"view {name} {how_far}; run the pipeline: viewkeep run {self.url}")
+
+    # -- where to read -------------------------------------------------------------------------
+
+    def newest(self) -> ReadPoint:
+        """The newest rows of all."""
+        return ReadPoint(self.epochs.read().published, newest=True)
+
+    def stably(self, read: Callable[[ReadPoint], T]) -> T:
+        """Run a read at the published epoch, again at a newer one if the epoch goes meanwhile."""
+        for _ in range(UNPINNED_TRIES):
+            try:
+                return read(ReadPoint(self.epochs.read().published))
+            except EpochGone:
+                continue
+        # Epochs pass faster than this read takes: keep one for it.
+        with self.snapshot() as snapshot:
+            return read(snapshot.point)
+
+    def run(self, name: str, at: At | None, read: Callable[[ReadPoint], T]) -> T:
+        """Run a read of `name` at what `at` says: views by default stable, base tables as now."""
+        if at == "stable" or (at is None and self.is_view(name)):
+            return self.stably(read)
+        if at in (None, "latest"):
+            return read(self.newest())
+        raise ValueError(f'at is "stable" or "latest", not {at!r}')
+
+    # -- reads ---------------------------------------------------------------------------------
+
+    def get(self, name: str, key: Key, at: At | None = None) -> dict[str, Any] | None:
+        """One row by its key, or None."""
+        if at is None or at == "stable":
+            # The common case, a view at the published epoch, in two lookups of meta records.
+            point = ReadPoint(self.epochs.read().published)
+            reader = self.open(name, point)
+            if isinstance(reader, ViewReader):
+                try:
+                    return reader.get(self.store, key, point.epoch)
+                except EpochGone:
+                    at = "stable"
+        return self.run(name, at, lambda point: self.row_at(name, key, point))
+
+    def get_many(
+        self, name: str, keys: Sequence[Key], at: At | None = None
+    ) -> list[dict[str, Any] | None]:
+        """Rows by their keys at one cut, None for those that are not there."""
+        return self.run(name, at, lambda point: self.rows_at(name, keys, point))
+
+    def scan(self, name: str, at: At | None = None, **selection: Any) -> Result:
+        """Rows of a prefix or range; `selection` as `bounds_of` takes it."""
+        return self.run(name, at, lambda point: self.scan_at(name, point, **selection))
+
+    def read(self, wanted: Iterable[tuple[str, Key]]) -> list[dict[str, Any] | None]:
+        """Rows of several tables and views, all at one published cut."""
+        pairs = list(wanted)
+        return self.stably(lambda point: [self.row_at(name, key, point) for name, key in pairs])
+
+    def row_at(self, name: str, key: Key, point: ReadPoint) -> dict[str, Any] | None:
+        """One row by its key at a point."""
+        reader = self.open(name, point)
+        if isinstance(reader, ViewReader):
+            return reader.get(self.store, key, point.epoch)
+        return reader.get_many(self.store, (key,), point.cut)[0]
+
+    def rows_at(
+        self, name: str, keys: Sequence[Key], point: ReadPoint
+    ) -> list[dict[str, Any] | None]:
+        """Rows by their keys at a point."""
+        reader = self.open(name, point)
+        if isinstance(reader, ViewReader):
+            return reader.get_many(self.store, keys, point.epoch)
+        return reader.get_many(self.store, keys, point.cut)
+
+    def scan_at(self, name: str, point: ReadPoint, **selection: Any) -> Result:
+        """Rows of a prefix or range at a point."""
+        reader = self.open(name, point)
+        bounds: Bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
+        if isinstance(reader, ViewReader):
+            rows = reader.scan(self.store, bounds, point.epoch)
+            return Result(reader.frame(rows), epoch=point.epoch)
+        pairs = reader.scan(self.store, bounds, point.cut)
+        return Result(reader.frame([row for _, row in pairs]), epoch=point.epoch)
+
+    def snapshot(self, seconds: float = PIN_SECONDS) -> Snapshot:
+        """A pinned epoch: all reads through it see one cut until it is closed."""
+        return Snapshot(self, seconds)
+
+
+class Snapshot:
+    """One published epoch, pinned: a context manager whose reads all see the same cut.
+
+    The pin is renewed while the snapshot is open; a process that dies leaves it to expire.
+    """
+
+    def __init__(self, reader: Reader, seconds: float):
+        self._reader, self._seconds = reader, seconds
+        self._pin, self.point = self._take()
+        self._closed = threading.Event()
+        threading.Thread(target=self._renew, name="viewkeep-pin", daemon=True).start()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the snapshot reads."""
+        return self._pin.epoch
+
+    @property
+    def cut(self) -> Cut:
+        """The cut of that epoch."""
+        return self._pin.cut
+
+    def get(self, name: str, key: Key = ()) -> dict[str, Any] | None:
+        """One row of a table or view by its key, or None."""
+        return self._reader.row_at(name, key, self.point)
+
+    def get_many(self, name: str, keys: Sequence[Key]) -> list[dict[str, Any] | None]:
+        """Rows of a table or view by their keys."""
+        return self._reader.rows_at(name, keys, self.point)
+
+    def scan(self, name: str, **selection: Any) -> Result:
+        """Rows of a prefix or range; arguments as for `Database.scan`."""
+        return self._reader.scan_at(name, self.point, **selection)
+
+    def close(self) -> None:
+        """Let the epoch go. Calling it twice is harmless."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._reader.epochs.unpin(self._pin)
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _take(self) -> tuple[Pin, ReadPoint]:
+        epochs = self._reader.epochs
+        while True:
+            published = epochs.read().published
+            try:
+                return epochs.pin(self._seconds, published.epoch), ReadPoint(published)
+            except EpochGone:
+                continue  # a newer epoch was published in between
+
+    def _renew(self) -> None:
+        while not self._closed.wait(self._seconds / 3):
+            try:
+                self._pin = self._reader.epochs.renew_pin(self._pin, self._seconds)
+            except ViewkeepError:
+                return  # expired or closed under us: the next read says EpochGone

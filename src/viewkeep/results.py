@@ -1,0 +1,111 @@
+"""What a read or a statement gives back: rows, as dicts, Arrow, polars or pandas.
+
+A result is a value: it holds its rows in memory and stays what it is whatever is written later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN_ROWS = 40  # rows that `repr` shows
+
+
+class Result:
+    """Rows in order, and for a statement that has none a `message` of what it did.
+
+    `affected` counts the rows that INSERT, UPDATE or DELETE changed. `epoch` is the epoch that the
+    rows were read at, None for base tables read as they are now.
+    """
+
+    def __init__(
+        self,
+        frame: pl.DataFrame | None = None,
+        *,
+        message: str = "",
+        affected: int = 0,
+        epoch: int | None = None,
+    ):
+        self._frame = pl.DataFrame() if frame is None else frame
+        self.message, self.affected, self.epoch = message, affected, epoch
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return self._frame.columns
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dicts of Python values."""
+        return self._frame.to_dicts()
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples, in the order of `columns`."""
+        return self._frame.rows()
+
+    def one(self) -> dict[str, Any]:
+        """The only row; ValueError if there is none or more than one."""
+        if len(self) != 1:
+            raise ValueError(f"one row was expected, {len(self)} were found")
+        return self._frame.row(0, named=True)
+
+    def arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self._frame.to_arrow()
+
+    def polars(self) -> pl.DataFrame:
+        """The rows as a polars frame."""
+        return self._frame
+
+    def pandas(self) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        return self._frame.to_pandas()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self._frame.iter_rows(named=True)
+
+    def __len__(self) -> int:
+        return self._frame.height
+
+    def table(self) -> Table:
+        """The first rows as a table for the terminal."""
+        return table_of(self._frame.head(SHOWN_ROWS), more=len(self) - SHOWN_ROWS)
+
+    def __repr__(self) -> str:
+        if not self.columns:
+            return self.message or "(no rows)"
+        console = Console(width=120, color_system=None, force_terminal=False)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+
+def table_of(frame: pl.DataFrame, *, title: str | None = None, more: int = 0) -> Table:
+    """A terminal table of a frame; numbers to the right, NULL shown as such."""
+    caption = f"... and {more:,} more" if more > 0 else None
+    table = Table(title=title, caption=caption, header_style="bold", caption_justify="left")
+    for name, dtype in frame.schema.items():
+        table.add_column(name, justify="right" if dtype.is_numeric() else "left")
+    for row in frame.iter_rows():
+        table.add_row(*[shown(value) for value in row])
+    return table
+
+
+def shown(value: object) -> str:
+    """One value as text for the terminal."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.hex() if len(value) <= 32 else value[:32].hex() + "..."
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e15 and value != int(value) else repr(value)
+    return str(value)

@@ -1,0 +1,231 @@
+"""The Spark DataSource `viewkeep`: a table or view at one epoch, and rows put into tables.
+
+    spark.read.format("viewkeep").option("url", url).option("table", "votes").load()
+    frame.write.format("viewkeep").option("url", url).option("table", "votes").mode("append").save()
+
+Law: a DataFrame reads one epoch, however often it is evaluated; the epoch is pinned when the
+DataFrame is made. Writing puts rows: a repeated task or job writes the same rows again.
+
+Spark 4.3 tells a Python source which filters apply but not which columns are wanted, so columns are
+chosen by the option `columns` or by giving `.schema(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
+from viewkeep.errors import CatalogError, EpochGone, InvalidRow, NotReady, UnknownName
+from viewkeep.incoming import conform
+from viewkeep.plan.program import Placement
+from viewkeep.spark.convert import arrow_batches, spark_schema
+from viewkeep.spark.pushdown import KeyRange, key_range
+from viewkeep.spark.registration import register_source
+from viewkeep.spark.rows import BaseRows, Rows, ViewRows
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import Cut, Store
+from viewkeep.types import Column
+from viewkeep.writes import BaseTable
+
+FORMAT = "viewkeep"
+PIN_SECONDS = 600.0
+WRITE_ROWS = 10_000  # rows of one `write` call
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("viewkeep")` known to a session; viewkeep's own sessions know it already.
+
+    It also lets Spark hand filters to Python sources, without which it refuses to read this one.
+    """
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    register_source(spark, ViewkeepSource)
+
+
+def read(
+    spark: SparkSession,
+    url: str,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    epoch: int | None = None,
+) -> DataFrame:
+    """A table or view at the published epoch, or at a pinned one."""
+    register(spark)
+    reader = spark.read.format(FORMAT).option("url", url).option("table", table)
+    if columns is not None:
+        reader = reader.option("columns", ",".join(columns))
+    if epoch is not None:
+        reader = reader.option("epoch", str(epoch))
+    return reader.load()
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is read: an epoch with its cut and plan; all None for the newest rows of all."""
+
+    epoch: int | None
+    cut: Cut | None
+    plan: int
+
+
+class ViewkeepSource(DataSource):
+    """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds."""
+
+    _point: Point | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        rows = self._rows()
+        return spark_schema(_chosen(rows, self.options.get("columns")))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TableReader(self._rows(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        table = self._option("table")
+        if overwrite:
+            raise CatalogError(f"{table}: rows are put into the table; use mode('append')")
+        return TableWriter(open_store(self._option("url")).url, table)
+
+    def _rows(self) -> Rows:
+        url, name = self._option("url"), self._option("table")
+        store = open_store(url)
+        if self._point is None:
+            # Set when Spark asks for the schema, and pickled with this source from then on.
+            self._point = self._resolve(url)
+        point = self._point
+        plan = load_plan(store, point.plan)
+        placement = plan.program.placements.get(name)
+        if placement is not None:
+            _check_ready(store, placement, point)
+            return ViewRows(store.url, placement, point.epoch)
+        source = plan.tables.get(name) or newest_plan(store).tables.get(name)
+        if source is None:
+            raise _unknown(plan, name)
+        return BaseRows(store.url, source, point.cut)
+
+    def _resolve(self, url: str) -> Point:
+        store = open_store(url)
+        epochs = Epochs(store)
+        if self.options.get("at", "stable") == "latest":
+            return Point(None, None, newest_plan(store).version)
+        wanted = self.options.get("epoch")
+        if wanted is not None:
+            for pin in epochs.pins():
+                if pin.epoch == int(wanted):
+                    return Point(pin.epoch, pin.cut, pin.plan)
+            if epochs.read().published.epoch != int(wanted):
+                raise EpochGone(f"epoch {wanted} is neither published nor pinned")
+        pin = epochs.pin(float(self.options.get("pin_seconds", PIN_SECONDS)))
+        if wanted is not None and pin.epoch != int(wanted):
+            epochs.unpin(pin)
+            raise EpochGone(f"epoch {wanted} was replaced by {pin.epoch} before it was pinned")
+        return Point(pin.epoch, pin.cut, pin.plan)
+
+    def _option(self, name: str) -> str:
+        value = self.options.get(name)
+        if value is None:
+            raise CatalogError(f'format("viewkeep") needs .option("{name}", ...)')
+        return str(value)
+
+
+class TableReader(DataSourceReader):
+    """One partition per node of a table or shard of a view that the filters leave."""
+
+    def __init__(self, rows: Rows, schema: StructType):
+        self._rows, self._schema = rows, schema
+        self._range = KeyRange()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        """Narrows the range of keys. All filters are handed back: Spark checks them again."""
+        self._range = key_range(self._rows.key_codec, self._rows.key, filters)
+        yield from filters
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(part) for part in self._rows.parts(self._range)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return
+        names = self._schema.fieldNames()
+        for frame in self._rows.frames(partition.value, self._range, names):
+            yield from arrow_batches(frame, self._schema)
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """How many rows a task has put."""
+
+    rows: int
+
+
+class TableWriter(DataSourceArrowWriter):
+    """Puts rows. Columns that the DataFrame lacks keep their values."""
+
+    def __init__(self, url: str, table: str):
+        self._url, self._table = url, table
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        store = open_store(self._url)
+        plan = newest_plan(store)
+        source = plan.tables.get(self._table)
+        if source is None:
+            if self._table in plan.views:
+                raise InvalidRow(f"{self._table} is a view; write into its tables")
+            raise _unknown(plan, self._table)
+        table, rows = BaseTable(source), 0
+        for batch in iterator:
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame)
+            for part in frame.iter_slices(WRITE_ROWS):
+                store.write(table.put_frame(conform(table.schema, part, table=table.name)))
+                rows += part.height
+        return Written(rows)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Rows are in the table as each task writes them; there is nothing left to do."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was put stays: putting it again changes nothing."""
+
+
+def _chosen(rows: Rows, columns: Any) -> list[Column]:
+    if columns is None:
+        return list(rows.columns)
+    known = {column.name: column for column in rows.columns}
+    names = [name.strip() for name in str(columns).split(",")]
+    if lost := [name for name in names if name not in known]:
+        raise UnknownName(f"no column {lost[0]}; there are {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def _check_ready(store: Store, placement: Placement, point: Point) -> None:
+    if point.epoch is None:
+        return
+    loading = Epochs(store).unfinished(placement.view.name)
+    if loading:
+        raise NotReady(f"view {placement.view.name} is still being loaded")
+
+
+def _unknown(plan: PlanVersion, name: str) -> UnknownName:
+    known = sorted({*plan.tables, *plan.views})
+    return UnknownName(f"no table or view {name}; there are {', '.join(known) or 'none'}")

@@ -1,0 +1,320 @@
+"""The pipeline: a streaming query that opens, runs and publishes one epoch after another.
+
+Law: whatever ends it (a stop, a failed task, a killed process, a newer driver), the store holds a
+published epoch and at most one open epoch with a stored cut, from which the next driver goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from viewkeep import errors
+from viewkeep.engine.epochs import Epochs, Limits, Published
+from viewkeep.engine.housekeeping import housekeep
+from viewkeep.engine.lease import Lease
+from viewkeep.engine.programs import newest_plan
+from viewkeep.errors import PipelineError, Timeout, ViewkeepError
+from viewkeep.spark.pace import MOST
+from viewkeep.spark.registration import register_source
+from viewkeep.spark.runner import run_epoch, touch_workers
+from viewkeep.spark.session import session
+from viewkeep.spark.source import FORMAT, LogSource, covers
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import Cut, Store
+
+LEASE_SECONDS = 30.0
+GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
+WARM_SECONDS = 15.0
+POLL = 0.005
+
+
+class Pipeline:
+    """Keeps all views of a database fresh while it runs. Also a context manager.
+
+    `database` is an open database or its url. `master` is any Spark master. `limits` bounds an
+    epoch: operations, bytes of log, and rows of a view being loaded; `max_operations` the first of
+    them alone. `on_epoch` is called with each epoch that this pipeline published.
+    """
+
+    def __init__(
+        self,
+        database: Any,
+        *,
+        master: str | None = None,
+        spark: SparkSession | None = None,
+        limits: Limits = MOST,
+        max_operations: int | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+        on_epoch: Callable[[Published], None] | None = None,
+    ):
+        # Each thread makes its own `Epochs` over the store: one is not to be shared by threads.
+        self._store: Store = getattr(database, "store", None) or open_store(str(database))
+        self.url = self._store.url
+        if max_operations is not None:
+            limits = replace(limits, operations=max_operations)
+        self._limits, self._lease_seconds, self._on_epoch = limits, lease_seconds, on_epoch
+        self._master, self._given = master, spark
+        self._lease: Lease | None = None
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+        self._ended = threading.Event()
+        self._running = threading.Lock()  # held while an epoch runs, so that `stop` can wait for it
+        self._folder: str | None = None
+
+    # -- running -----------------------------------------------------------------------------
+
+    def start(self) -> Pipeline:
+        """Become the driver and start working; returns at once."""
+        self._begin()
+        return self
+
+    def run_once(self) -> Published:
+        """Catch up with all that is written now, then stop; gives the last epoch published."""
+        query = self._begin(availableNow=True)
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self.stop()
+        self.check()
+        return Epochs(self._store).read().published
+
+    def run_forever(self) -> None:
+        """Work until SIGTERM or Ctrl-C, which end it cleanly, or until it fails."""
+        with self, _until_signal(self._ended):
+            while not self._ended.wait(0.2):
+                self._look()
+        self.check()
+
+    def check(self) -> None:
+        """Raise PipelineError if the pipeline has failed; Fenced if a newer driver took over."""
+        self._look()
+        failure = self._failure
+        if isinstance(failure, PipelineError):
+            raise failure
+        if failure is not None:
+            raise _as_error(failure) from failure
+
+    def wait(self, timeout: float | None = None) -> Published:
+        """Wait until the views hold all that was written before this call, and are loaded.
+
+        Raises PipelineError if the pipeline ended, Timeout (which says how far behind the views
+        are) if that took longer than `timeout` seconds.
+        """
+        epochs = Epochs(self._store)
+        goal, plan = self._store.head(), newest_plan(self._store).version
+        deadline = None if timeout is None else time.monotonic() + timeout
+        looked = time.monotonic()
+        while True:
+            done = epochs.read().published
+            if covers(done.cut, goal) and done.plan >= plan and not done.loading:
+                return done
+            now = time.monotonic()
+            if now - looked > 0.1:
+                looked = now
+                self.check()
+                if self._ended.is_set() or self._query is None:
+                    raise PipelineError("the pipeline is not running, so the views cannot catch up")
+            if deadline is not None and now > deadline:
+                raise Timeout(_behind(done, goal, timeout))
+            time.sleep(POLL)
+
+    def stop(self) -> None:
+        """End the query and give the lease back. An epoch that is running may end first."""
+        self._ended.set()
+        if self._running.acquire(timeout=GRACE_SECONDS):
+            self._running.release()
+        if self._query is not None:
+            with contextlib.suppress(Exception):  # Spark may be gone already
+                self._query.stop()
+            self._query = None
+        if self._lease is not None:
+            with contextlib.suppress(ViewkeepError):
+                Epochs(self._store).release(self._lease)
+            self._lease = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    @property
+    def exception(self) -> PipelineError | None:
+        """What ended the pipeline, if it was not `stop`."""
+        self._look()
+        return None if self._failure is None else _as_error(self._failure)
+
+    def __enter__(self) -> Pipeline:
+        return self.start() if self._query is None else self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- one epoch ---------------------------------------------------------------------------
+
+    def _run_batch(self, batch: DataFrame, number: int) -> None:
+        """Run the open epoch. Spark calls it once per offset that the source gave.
+
+        `batch` is not read: collecting its ranges costs 36 ms and they say no more than the open
+        epoch's record. If no epoch is open, Spark replays a batch of an epoch already published.
+        """
+        with self._running:
+            epochs, lease = Epochs(self._store), self._lease
+            record = epochs.read()
+            if self._ended.is_set() or lease is None or record.open is None:
+                return
+            try:
+                reports = run_epoch(self._spark, self.url, record.open)
+                published = epochs.publish(lease.term, record.open, reports)
+                housekeep(self._store)
+                if self._on_epoch is not None:
+                    self._on_epoch(published)
+            except Exception as error:
+                # Not raised into Spark, which would only print it: the heartbeat ends the query.
+                self._fail(error)
+
+    # -- private -----------------------------------------------------------------------------
+
+    def _begin(self, **trigger: bool) -> StreamingQuery:
+        if self._query is not None:
+            raise PipelineError("this pipeline runs already")
+        self._ended.clear()
+        self._failure = None
+        self._lease = Epochs(self._store).acquire(self._lease_seconds)
+        try:
+            self._spark = session(self._master, spark=self._given)
+            register_source(self._spark, LogSource)
+            threading.Thread(target=self._renew, args=(self._lease,), daemon=True).start()
+            self._folder = tempfile.mkdtemp(prefix="viewkeep-checkpoint-")
+            options = {
+                "url": self.url,
+                "term": str(self._lease.term),
+                "operations": str(self._limits.operations),
+                "size": str(self._limits.size),
+                "chunk": str(self._limits.chunk),
+            }
+            writer = (
+                self._spark.readStream.format(FORMAT)
+                .options(**options)
+                .load()
+                .writeStream.foreachBatch(self._run_batch)
+                .option("checkpointLocation", self._folder)
+            )
+            self._query = (writer.trigger(**trigger) if trigger else writer).start()
+        except BaseException:
+            self.stop()
+            raise
+        return self._query
+
+    def _renew(self, lease: Lease) -> None:
+        """The heartbeat: extends the lease until the pipeline ends, or ends it if it is lost."""
+        epochs = Epochs(self._store)
+        while not self._ended.wait(min(lease.ttl / 4, WARM_SECONDS)):
+            try:
+                epochs.renew(lease)
+                self._keep_warm()
+            except ViewkeepError as error:
+                self._fail(error)
+        query = self._query
+        if self._failure is not None and query is not None:
+            with contextlib.suppress(Exception):  # Spark may be gone already
+                query.stop()
+
+    def _keep_warm(self) -> None:
+        """Give idle workers an empty task: Spark drops those that were idle for a minute."""
+        if self._running.acquire(blocking=False):
+            try:
+                if not self._ended.is_set():
+                    with contextlib.suppress(Exception):  # Spark may be stopping
+                        touch_workers(self._spark)
+            finally:
+                self._running.release()
+
+    def _look(self) -> None:
+        """Notice that the query has ended by itself."""
+        query = self._query
+        if query is None or self._ended.is_set():
+            return
+        try:
+            active, found = query.isActive, query.exception()
+        except (Py4JError, OSError) as error:
+            failure = PipelineError("Spark has ended, and the pipeline with it")
+            failure.__cause__ = error
+            self._fail(failure)
+            return
+        if not active:
+            if found is not None:
+                self._fail(found)
+            self._ended.set()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None and not self._ended.is_set():
+            self._failure = error
+            self._ended.set()
+
+
+def _as_error(failure: BaseException) -> PipelineError:
+    """The failure as one of ours, with its cause's first line.
+
+    What a task or the planner process raised arrives as the text of a Java exception; the last line
+    that names an error is the cause, and one of ours goes before others.
+    """
+    if isinstance(failure, PipelineError):
+        return failure
+    named = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", str(failure), re.MULTILINE)
+    for name, text in reversed(named):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, PipelineError):
+            return kind(text)
+        if isinstance(kind, type) and issubclass(kind, ViewkeepError):
+            return PipelineError(f"an epoch failed: {name}: {text}")
+    for name, text in reversed(named):
+        if name.endswith(("Error", "Exception")):
+            return PipelineError(f"an epoch failed: {name}: {text}")
+    first = str(failure).strip().splitlines() or [type(failure).__name__]
+    return PipelineError(f"an epoch failed: {first[0]}")
+
+
+def _behind(done: Published, goal: Cut, timeout: float | None) -> str:
+    left = sum(max(0, b - a) for a, b in zip(done.cut.offsets, goal.offsets, strict=True))
+    loading = f", and {len(done.loading)} inputs of views are being loaded" if done.loading else ""
+    return (
+        f"after {timeout:g} s the views are {left} operations behind{loading}; "
+        f"epoch {done.epoch} is published"
+    )
+
+
+@contextlib.contextmanager
+def _until_signal(event: threading.Event) -> Iterator[None]:
+    """Sets the event on SIGTERM and SIGINT while the block runs."""
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        event.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

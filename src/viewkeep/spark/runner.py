@@ -1,0 +1,90 @@
+"""Runs one open epoch as one Spark job: a stage per level, blobs shuffled by shard between them.
+
+Tasks get ids only (url, epoch, level, shards) and load the rest from the store, so a task that is
+retried, speculated or replayed does the same work again. Law: every shard of a level has exactly
+one task, and that task runs even if no message comes for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from viewkeep.engine.epochs import Epochs, OpenEpoch
+from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.engine.programs import load_plan
+from viewkeep.engine.report import Report
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import Store
+
+
+def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
+    """Run all levels of the epoch; publishing it is the caller's."""
+    context = spark.sparkContext
+    store = open_store(url)
+    levels = load_plan(store, epoch.plan).program.levels
+    tasks = min(context.defaultParallelism, store.shards)
+    messages = context.parallelize(range(store.nodes), store.nodes).mapPartitions(
+        Sources(url, epoch.epoch)
+    )
+    for level in range(1, levels):
+        routed = messages.partitionBy(tasks, Route(tasks))
+        messages = routed.mapPartitionsWithIndex(Level(url, epoch.epoch, level, tasks))
+    return [Report.decode(blob) for shard, blob in messages.collect() if shard == REPORT]
+
+
+def touch_workers(spark: SparkSession) -> None:
+    """Have every worker of the pool do nothing once."""
+    context = spark.sparkContext
+    tasks = context.defaultParallelism
+    context.parallelize(range(tasks), tasks).foreach(_nothing)
+
+
+def _nothing(item: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Level 0 of the node logs in a task's partition."""
+
+    url: str
+    epoch: int
+
+    def __call__(self, nodes: Iterable[int]) -> Iterator[Message]:
+        store, epoch = _open(self.url, self.epoch)
+        for node in nodes:
+            yield from run_sources(store, epoch, node)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One later level of the shards in a task's partition."""
+
+    url: str
+    epoch: int
+    level: int
+    tasks: int
+
+    def __call__(self, index: int, messages: Iterable[Message]) -> Iterator[Message]:
+        store, epoch = _open(self.url, self.epoch)
+        shards = range(index, store.shards, self.tasks)
+        yield from run_level(store, epoch, self.level, shards, messages)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which task a message goes to; reports go along with any."""
+
+    tasks: int
+
+    def __call__(self, shard: int) -> int:
+        return shard % self.tasks
+
+
+def _open(url: str, number: int) -> tuple[Store, OpenEpoch]:
+    store = open_store(url)
+    return store, Epochs(store).open_epoch(number)

@@ -1,0 +1,112 @@
+"""The node logs as a Structured Streaming source: offsets are cuts, and a batch is an epoch.
+
+Asked for the latest offset, the source opens the next epoch in the store, which fixes its cut
+before any task runs, and answers with that cut. The store's epoch record is the truth: the query's
+rows are only the log ranges of the epoch, for whoever looks at it, and its checkpoint may be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.engine.programs import newest_plan
+from viewkeep.spark.pace import MOST, Pace
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import Cut
+
+FORMAT = "viewkeep_log"
+WAIT = 0.2  # seconds that a question for new operations may wait for them
+POLL = 0.005  # seconds between two looks at the store's head, about 1 % of a core
+
+
+class LogSource(DataSource):
+    """`spark.readStream.format("viewkeep_log")` with the options url, term and the limits."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return "node INT, start BIGINT, stop BIGINT"
+
+    def streamReader(self, schema: StructType) -> LogReader:  # noqa: N802
+        return LogReader(dict(self.options))
+
+
+class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in Spark's planner process for as long as the query runs."""
+
+    def __init__(self, options: dict[str, str]):
+        self._url, self._term = options["url"], int(options["term"])
+        most = Limits(
+            operations=int(options.get("operations", MOST.operations)),
+            size=int(options.get("size", MOST.size)),
+            chunk=int(options.get("chunk", MOST.chunk)),
+        )
+        self._pace = Pace(most)
+        self._goal: tuple[Cut, int] | None = None  # cut and plan at which an AvailableNow run ends
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        published = Epochs(open_store(self._url)).read().published
+        return offset(published.epoch, published.cut)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark's limits count rows of a query; ours are the `Limits` of an epoch.
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        store = open_store(self._url)
+        self._goal = store.head(), newest_plan(store).version
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The cut of the next epoch, which is open from now on; `start` if there is no work."""
+        epochs = Epochs(open_store(self._url))
+        deadline = time.monotonic() + WAIT
+        while not self._reached(epochs):
+            self._pace.learn(epochs.read().published)
+            epoch = epochs.open_next(self._term, self._pace.limits)
+            if epoch is not None:
+                return offset(epoch.epoch, epoch.cut)
+            if self._goal is not None or time.monotonic() > deadline:
+                break
+            time.sleep(POLL)
+        return start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        ranges = zip(start["offsets"], end["offsets"], strict=True)
+        return [InputPartition((node, *span)) for node, span in enumerate(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int]]:
+        yield partition.value
+
+    def _reached(self, epochs: Epochs) -> bool:
+        """Whether an AvailableNow run is at its end: all that was there when it began is done."""
+        if self._goal is None:
+            return False
+        record = epochs.read()
+        cut, plan = self._goal
+        done = record.published
+        return (
+            record.open is None and not done.loading and done.plan >= plan and covers(done.cut, cut)
+        )
+
+
+def offset(epoch: int, cut: Cut) -> dict[str, Any]:
+    """A cut as Spark keeps it."""
+    return {"epoch": epoch, **cut.to_json()}
+
+
+def covers(cut: Cut, other: Cut) -> bool:
+    """Whether `cut` holds every operation before `other`."""
+    return all(a >= b for a, b in zip(cut.offsets, other.offsets, strict=True))

@@ -1,0 +1,187 @@
+"""Verification: a view's own SQL, evaluated by Spark SQL over the base tables, must be the view.
+
+Law: both sides are read at one pinned epoch, and compared as multisets of visible rows. The
+recomputation shares nothing with the engine but the bytes of base rows: a view over a view is
+evaluated down to the base. DOUBLE values may differ by 1e-12 relative, since a sum that is kept and
+one that is recomputed add in different orders; all else is exact.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+import sqlglot
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from viewkeep.catalog import Catalog
+from viewkeep.engine.epochs import Epochs, Pin
+from viewkeep.engine.programs import PlanVersion, load_plan
+from viewkeep.errors import CatalogError, NotReady, ViewkeepError
+from viewkeep.spark.compare import MISSING, compare
+from viewkeep.spark.datasource import read
+from viewkeep.spark.session import session
+from viewkeep.stores import open_store
+
+PIN_SECONDS = 3600.0
+SAMPLE_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification found of one view. `sample` shows some differing rows.
+
+    `missing` rows are in the recomputation and not in the view, `extra` rows the other way round.
+    `problem` says why a view could not be read or recomputed at all.
+    """
+
+    view: str
+    epoch: int
+    rows: int = 0
+    missing: int = 0
+    extra: int = 0
+    seconds: float = 0.0
+    sample: pl.DataFrame | None = field(default=None, compare=False, repr=False)
+    problem: str | None = None
+    repaired: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the view is what its SQL says."""
+        return not (self.missing or self.extra or self.problem)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as plain values; sample rows as dicts of text."""
+        value = {k: v for k, v in vars(self).items() if k != "sample"}
+        shown = None if self.sample is None else self.sample.cast(pl.String).to_dicts()
+        return {**value, "ok": self.ok, "sample": shown}
+
+    def __str__(self) -> str:
+        where = f"{self.view} at epoch {self.epoch}"
+        after = "; it is being rebuilt from the base" if self.repaired else ""
+        if self.problem:
+            return f"DAMAGED  {where}: {self.problem}{after}"
+        if not self.ok:
+            return f"DIFFERS  {where}: {self.missing} rows missing, {self.extra} rows extra{after}"
+        return f"ok       {where}: {self.rows} rows equal ({self.seconds:.1f} s)"
+
+
+def verify(
+    url: str,
+    views: Iterable[str] | None = None,
+    *,
+    repair: bool = False,
+    spark: SparkSession | None = None,
+) -> list[Verdict]:
+    """Compare views (default: all that are ready) with their recomputation at the published epoch.
+
+    With `repair`, views that differ get fresh state, which the pipeline loads from the base.
+    """
+    own = session(spark=spark)
+    store = open_store(url)
+    epochs = Epochs(store)
+    wanted = list(views or ())
+    with _pinned(epochs) as pin:
+        plan = load_plan(store, pin.plan)
+        if not wanted:
+            wanted = [name for name in plan.views if epochs.ready(name)]
+        for name in wanted:
+            if name not in plan.views:
+                raise CatalogError(f"there is no view {name} at epoch {pin.epoch}")
+            if not epochs.ready(name):
+                raise NotReady(f"view {name} is still being loaded; run the pipeline first")
+        definitions = _Definitions(own, url, plan, pin.epoch)
+        verdicts = [_judge(definitions, name) for name in wanted]
+    if repair:
+        catalog = Catalog(store)
+        for place, verdict in enumerate(verdicts):
+            if not verdict.ok:
+                catalog.rebuild_view(verdict.view)
+                verdicts[place] = replace(verdict, repaired=True)
+    return verdicts
+
+
+class _Definitions:
+    """Temporary Spark views under the names of tables and views, each view over the base."""
+
+    def __init__(self, spark: SparkSession, url: str, plan: PlanVersion, epoch: int):
+        self.spark, self.url, self.plan, self.epoch = spark, url, plan, epoch
+        self._made: set[str] = set()
+
+    def recomputed(self, view: str) -> DataFrame:
+        """The view's SQL over the base tables."""
+        return self.spark.table(f"`{self._make(view)}`")
+
+    def stored(self, view: str) -> DataFrame:
+        """The view's rows as the pipeline has kept them."""
+        return read(self.spark, self.url, view, epoch=self.epoch)
+
+    def _make(self, name: str) -> str:
+        if name in self._made:
+            return name
+        if name in self.plan.tables:
+            made = read(self.spark, self.url, name, epoch=self.epoch)
+        elif name in self.plan.views:
+            text = self.plan.views[name].sql
+            for read_name in _tables(text):
+                self._make(read_name)
+            made = self.spark.sql(text)
+        else:
+            raise CatalogError(f"it reads {name}, which was dropped")
+        made.createOrReplaceTempView(f"`{name}`")
+        self._made.add(name)
+        return name
+
+
+def _tables(sql: str) -> set[str]:
+    """The tables and views that a query reads."""
+    parsed = sqlglot.parse_one(sql, read="spark")
+    named = {common.alias for common in parsed.find_all(exp.CTE)}
+    return {table.name for table in parsed.find_all(exp.Table)} - named
+
+
+def _judge(definitions: _Definitions, view: str) -> Verdict:
+    began = time.perf_counter()
+    found = Verdict(view, definitions.epoch)
+    try:
+        stored = definitions.stored(view)
+        difference = compare(definitions.recomputed(view), stored)
+        found = replace(found, rows=difference.rows)
+        if difference.left is not None:
+            counts = difference.counts()
+            sample = pl.from_arrow(difference.left.limit(SAMPLE_ROWS).toArrow())
+            assert isinstance(sample, pl.DataFrame)
+            found = replace(
+                found,
+                missing=counts.get(MISSING, 0),
+                extra=sum(counts.values()) - counts.get(MISSING, 0),
+                sample=sample,
+            )
+    except Exception as error:
+        found = replace(found, problem=_first_line(error))
+    return replace(found, seconds=time.perf_counter() - began)
+
+
+def _first_line(error: Exception) -> str:
+    """The cause's own words out of what Spark wraps around an exception of a task."""
+    if isinstance(error, ViewkeepError):
+        return str(error)
+    named = re.findall(r"^viewkeep\.errors\.(\w+): (.+)$", str(error), re.M)
+    if named:
+        return f"{named[-1][0]}: {named[-1][1]}"
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def _pinned(epochs: Epochs) -> Iterator[Pin]:
+    pin = epochs.pin(PIN_SECONDS)
+    try:
+        yield pin
+    finally:
+        epochs.unpin(pin)

@@ -1,0 +1,52 @@
+"""Text to syntax trees, by sqlglot's Spark dialect with every function left under its own name.
+
+sqlglot rewrites many functions into its own vocabulary, which is made for translation and loses
+what was written. Here `date_sub(d, 2)` stays a call of `date_sub`, to be looked up by that name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects import Spark
+from sqlglot.errors import ParseError, TokenError
+
+from viewkeep.errors import SqlSyntaxError
+
+_SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "SUBSTRING", "SUBSTR")
+
+
+class _Parser(Spark.Parser):  # type: ignore[misc]
+    # Forms with keywords between their arguments need their own parsers; no other function does.
+    FUNCTIONS: Any = {}
+    FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS}
+
+    def _warn_unsupported(self, *args: Any) -> None:
+        """Statements that sqlglot keeps as text are taken or refused by `analyse`."""
+
+
+class Dialect(Spark):  # type: ignore[misc]
+    """Spark SQL as viewkeep reads and prints it."""
+
+    Parser = _Parser
+
+
+def parse(text: str) -> list[exp.Expr]:
+    """The statements of a text; SqlSyntaxError with line and column where it does not parse."""
+    try:
+        return [tree for tree in Dialect().parse(text) if tree is not None]
+    except ParseError as error:
+        detail = error.errors[0] if error.errors else {}
+        line, column = detail.get("line"), detail.get("col")
+        near = str(detail.get("highlight") or "").strip()
+        reason = str(detail.get("description") or error).rstrip(". ")
+        where = f" at line {line}, column {column}" if line else ""
+        raise SqlSyntaxError(f"syntax error{where}: {reason}", fragment=near or None) from error
+    except TokenError as error:
+        raise SqlSyntaxError(f"syntax error: {error}") from error
+
+
+def text_of(tree: exp.Expr) -> str:
+    """A syntax tree as SQL that Spark takes."""
+    return tree.sql(dialect=Dialect, comments=False)

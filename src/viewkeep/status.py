@@ -1,0 +1,146 @@
+"""How a database stands: its published epoch, the lag of its views, their state, its sizes.
+
+A status is one look; nothing in it is kept or measured in the background, except what the pipeline
+leaves in its epoch records.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from viewkeep.catalog import Catalog
+from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.engine.lease import holder
+from viewkeep.reads import loading_of
+from viewkeep.stores.contract import Cut, Store
+
+RECENT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node log: where it ends, where the published cut lies in it, what it still keeps."""
+
+    node: int
+    end: int
+    published: int
+    kept: int
+
+    @property
+    def lag(self) -> int:
+        """Operations that no published epoch covers yet."""
+        return self.end - self.published
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """One view: `ready`, `loading` with its progress, or `waiting` for the pipeline."""
+
+    name: str
+    state: str
+    progress: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a database stands at one look."""
+
+    url: str
+    epoch: int
+    nodes: tuple[NodeStatus, ...]
+    lag: int  # operations, all nodes
+    lag_seconds: float | None  # age of the published cut where it lags; None before epoch 1
+    operations_per_second: float | None  # of the last epoch; None if it lies long back
+    views: tuple[ViewStatus, ...]
+    tables: tuple[str, ...]
+    base_bytes: int
+    state_bytes: int
+    driver: str | None  # who holds the driver lease
+
+
+def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Status:
+    """Look at a database."""
+    published = epochs.read().published
+    head, sizes, current = store.head(), store.sizes(), catalog.current()
+    nodes = tuple(
+        NodeStatus(node, end, start, kept)
+        for node, (end, start, kept) in enumerate(
+            zip(head.offsets, published.cut.offsets, sizes.log_operations, strict=True)
+        )
+    )
+    lease = holder(store)
+    lag = sum(max(0, node.lag) for node in nodes)
+    return Status(
+        url=url,
+        epoch=published.epoch,
+        nodes=nodes,
+        lag=lag,
+        lag_seconds=_age(published, head) if lag else 0.0,
+        operations_per_second=_rate(published),
+        views=tuple(_view(name, epochs) for name in sorted(current.views)),
+        tables=tuple(sorted(current.tables)),
+        base_bytes=sizes.base_bytes,
+        state_bytes=sizes.state_bytes,
+        driver=None if lease is None else f"process {lease.pid} on {lease.host}",
+    )
+
+
+def _view(name: str, epochs: Epochs) -> ViewStatus:
+    progress = loading_of(epochs, name)
+    if progress is None:
+        return ViewStatus(name, "waiting")
+    return ViewStatus(name, "loading", progress) if progress else ViewStatus(name, "ready")
+
+
+def _age(published: Published, head: Cut) -> float | None:
+    return max(0.0, (head.moment - published.cut.moment) / 1e9) if published.epoch else None
+
+
+def _rate(published: Published) -> float | None:
+    """Operations per second of the last epoch; None if it lies long back or held none."""
+    recent = time.time_ns() - published.at < RECENT_SECONDS * 1e9
+    if not recent or not published.operations or not published.seconds:
+        return None
+    return published.operations / published.seconds
+
+
+def line(status: Status) -> str:
+    """A status as one line."""
+    loading = [f"{view.name} {view.progress}" for view in status.views if view.state != "ready"]
+    parts = [f"epoch {status.epoch}", f"{status.lag:,} operations behind"]
+    if status.lag and status.lag_seconds is not None:
+        parts.append(f"{status.lag_seconds:.1f} s")
+    if status.operations_per_second:
+        parts.append(f"{status.operations_per_second:,.0f} operations/s")
+    if loading:
+        parts.append("loading " + ", ".join(loading))
+    return " · ".join(parts)
+
+
+def render(status: Status) -> Group:
+    """A status for the terminal."""
+    nodes = Table("node", "log end", "published", "behind", "kept", header_style="bold")
+    for node in status.nodes:
+        figures = (node.end, node.published, node.lag, node.kept)
+        nodes.add_row(str(node.node), *[f"{figure:,}" for figure in figures])
+    views = Table("view", "state", "loaded", header_style="bold")
+    for view in status.views:
+        views.add_row(view.name, view.state, view.progress)
+    sizes = f"base {_size(status.base_bytes)} · state {_size(status.state_bytes)}"
+    driver = f"driver: {status.driver or 'none (start one: viewkeep run ' + status.url + ')'}"
+    top = Text(f"{status.url} · {line(status)}", style="bold")
+    tables = f"tables: {', '.join(status.tables) or 'none'}"
+    return Group(top, nodes, *([views] if status.views else []), f"{tables}\n{sizes}\n{driver}")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")

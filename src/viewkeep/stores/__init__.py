@@ -1,0 +1,70 @@
+"""Stores by url: `lmdb:PATH`, or a plain path for the embedded default.
+
+Law: a connector is found by the scheme of its url among the entry points of the group
+`viewkeep.stores`; ours register the same way as anyone's.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import signature
+from typing import Protocol, cast
+
+from viewkeep.errors import StoreError
+from viewkeep.stores.contract import Store
+
+__all__ = ["Store", "create_store", "open_store"]
+
+GROUP = "viewkeep.stores"
+# Known without an installed package's entry points, so a source checkout works too.
+_BUILT_IN = {"lmdb": "viewkeep.stores.lmdb:LmdbStore"}
+
+
+class Connector(Protocol):
+    """What an entry point names: a class that makes and opens stores of one kind."""
+
+    def create(self, path: str, **options: object) -> Store: ...
+
+    def open(self, path: str) -> Store: ...
+
+
+def create_store(url: str, **options: object) -> Store:
+    """Make an empty database at `url` and open it; the options are the connector's own."""
+    connector, path = _resolve(url)
+    try:
+        signature(connector.create).bind(path, **options)
+    except TypeError as error:
+        raise StoreError(f"{url}: {error}") from error
+    return connector.create(path, **options)
+
+
+def open_store(url: str) -> Store:
+    """Open the database at `url`.
+
+    Cheap to call often: the stores of one process share its files and maps, and each is closed on
+    its own. A forked process must open its own store.
+    """
+    connector, path = _resolve(url)
+    return connector.open(path)
+
+
+def _resolve(url: str) -> tuple[Connector, str]:
+    scheme, colon, path = url.partition(":")
+    # A single letter before the colon is a drive, and a slash makes it a path with a colon in it.
+    if not colon or len(scheme) < 2 or "/" in scheme:
+        scheme, path = "lmdb", url
+    return _connector(scheme), path
+
+
+@cache
+def _connector(scheme: str) -> Connector:
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if scheme in found:
+        return cast(Connector, found[scheme].load())
+    if scheme in _BUILT_IN:
+        module, _, name = _BUILT_IN[scheme].partition(":")
+        return cast(Connector, getattr(import_module(module), name))
+    known = sorted(_BUILT_IN.keys() | found.keys())
+    raise StoreError(f"no store of kind {scheme!r}; known are {known}")

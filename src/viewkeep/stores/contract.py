@@ -1,0 +1,285 @@
+"""The store contract: what a key-value store must do to carry base tables, node logs and views.
+
+A store speaks bytes. It knows tables by number, keys as order-preserving bytes (`codec.keys`) and
+rows as row bytes (`codec.rows`); it knows nothing of SQL, plans or Spark. Three sides:
+
+- *base*: rows of base tables, each owned by one node, and one log per node;
+- *state*: versioned rows of state tables (views among them), spread over shards;
+- *meta*: small records with compare-and-set.
+
+The law that all else rests on: a state read at epoch e sees exactly the writes stamped at or before
+e, and applying the same writes of an epoch again changes nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewkeep.codec.packed import Packed
+from viewkeep.codec.rows import RowCodec
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a store offers beyond the bare contract; the planner reads it, never the class."""
+
+    before_image: bool = True  # log records carry the old row
+    ordered_scan: bool = True  # scans return rows in key order
+    atomic_batch: bool = True  # a cut never splits one `write` call
+
+
+@dataclass(frozen=True, order=True)
+class Cut:
+    """A position in every node log: the operations committed at or before `moment`.
+
+    `offsets[n]` counts the operations of node n's log that lie before the cut. Moments are
+    nanoseconds since 1970 as stamped by the store at commit; they never go back within a node.
+    """
+
+    moment: int
+    offsets: tuple[int, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {"moment": self.moment, "offsets": list(self.offsets)}
+
+    @staticmethod
+    def from_json(value: Mapping[str, object]) -> Cut:
+        moment, offsets = value["moment"], value["offsets"]
+        assert isinstance(moment, int)
+        assert isinstance(offsets, list)
+        return Cut(moment, tuple(offsets))
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json())
+
+
+class Kind(enum.IntEnum):
+    """What an operation does to its row. The numbers are part of the log format."""
+
+    PUT = 1
+    DELETE = 2
+
+
+ABSENT: Literal["absent"] = "absent"
+
+
+@dataclass(frozen=True)
+class TableWrite:
+    """Operations of one kind on rows of one table, in order.
+
+    `rows` (PUT only) are whole rows encoded by `codec`. With `columns`, only those columns (by
+    position) are taken from `rows`; the others keep their value, or are NULL in a new row.
+    `existing_only` leaves rows that do not exist alone. `expect` makes the whole call conditional:
+    ABSENT refuses if any key exists (or is written twice), a list gives the row bytes each key
+    must hold (None: no row) when its operation's turn comes, after the call's earlier operations.
+    """
+
+    table: int
+    codec: RowCodec
+    kind: Kind
+    keys: Sequence[bytes]
+    rows: Sequence[bytes] | None = None
+    columns: tuple[int, ...] | None = None
+    existing_only: bool = False
+    expect: Literal["absent"] | Sequence[bytes | None] | None = None
+
+
+@dataclass(frozen=True)
+class LogBatch:
+    """Operations of one table out of one node log, in log order.
+
+    `before` is None for a store without before-images. `timestamps` holds one application
+    timestamp per operation for stores that merge by timestamp, else None.
+    """
+
+    table: int
+    offsets: NDArray[np.int64]  # position of each operation in its node log
+    kinds: NDArray[np.uint8]
+    keys: Packed
+    rows: Packed  # after-images; absent for DELETE
+    before: Packed | None  # absent where there was no row
+    timestamps: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of one table in key order. `more` tells whether the range holds further rows."""
+
+    keys: list[bytes]
+    rows: list[bytes]
+    more: bool
+
+
+@dataclass(frozen=True)
+class StateWrite:
+    """New rows of one state table; a row of None deletes its key. Keys are distinct."""
+
+    table: int
+    keys: Sequence[bytes]
+    rows: Sequence[bytes | None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes on disk and operations kept, as `status` shows them."""
+
+    base_bytes: int
+    state_bytes: int
+    log_operations: tuple[int, ...]  # per node, still kept
+    rows: Mapping[int, int] = field(default_factory=dict)
+
+
+class Store(ABC):
+    """A key-value store, opened by this process. Methods may be called from several threads.
+
+    Opening after a fork is the caller's duty (`stores.open_store` keeps one per process and url).
+    """
+
+    url: str
+    nodes: int  # number of node logs, fixed when the database is made
+    shards: int  # number of state shards, a multiple of `nodes`, fixed likewise
+    capabilities: Capabilities
+
+    # -- base side ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
+        """Apply operations and log them; return for each node touched its log's end after them.
+
+        The call is refused whole (Conflict, DuplicateKey, InvalidRow, StoreFull) or done whole;
+        base row and log record of a row are one transaction. All operations of one call share one
+        moment, so no cut splits them. When the call returns, the operations survive what the
+        database's durability says. A writer that dies inside the call leaves each row either
+        written and logged or neither.
+        """
+
+    @abstractmethod
+    def get(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The current rows of these keys, in the order of `keys`."""
+
+    @abstractmethod
+    def scan(
+        self,
+        node: int,
+        table: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        at: Cut | None = None,
+        reverse: bool = False,
+    ) -> Chunk:
+        """Up to `limit` rows of one node with start <= key < stop, in key order.
+
+        With `at`, the rows as they were at that cut: current rows overlaid with the earliest
+        before-images logged after it. Raises EpochGone if the log no longer reaches back to it.
+        """
+
+    @abstractmethod
+    def head(self) -> Cut:
+        """A cut that covers every write that returned before this call; it splits no write."""
+
+    @abstractmethod
+    def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
+        """The latest cut in (start, stop] within this many operations and log bytes after start.
+
+        If even the first write after `start` is larger than that, the cut just after it.
+        """
+
+    @abstractmethod
+    def read_log(
+        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
+    ) -> Iterator[LogBatch]:
+        """The operations with start <= offset < stop, in batches of bounded size.
+
+        Only those of `tables` if given. Operations of one table come in log order. Reading the
+        same range again gives the same operations. Raises EpochGone if `start` was truncated.
+        """
+
+    @abstractmethod
+    def truncate_log(self, before: Cut, budget: int = 10_000) -> bool:
+        """Drop log records wholly before the cut, at most `budget` a call; True if more remain.
+
+        The caller never passes a cut after the published one, nor after a pinned one.
+        """
+
+    @abstractmethod
+    def drop_table(self, table: int, budget: int = 10_000) -> bool:
+        """Remove base rows of a dropped table, unlogged, within a budget; True if more remain."""
+
+    # -- state side --------------------------------------------------------------------------
+
+    @abstractmethod
+    def state_get(
+        self, shard: int, table: int, keys: Sequence[bytes], at: int | None
+    ) -> list[bytes | None]:
+        """The rows of these keys as of epoch `at` (None: the newest version).
+
+        One snapshot of the shard. Raises EpochGone if versions that old have been dropped.
+        """
+
+    @abstractmethod
+    def state_scan(
+        self,
+        shard: int,
+        table: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        at: int | None,
+        reverse: bool = False,
+    ) -> Chunk:
+        """Up to `limit` rows of one shard with start <= key < stop, as of epoch `at`, in key order
+        (or backwards from the end of the range)."""
+
+    @abstractmethod
+    def state_apply(
+        self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]
+    ) -> None:
+        """Stamp these rows with `epoch`, in one transaction.
+
+        Of each written row, versions after `horizon` and the newest at or before it are kept.
+        Applying the same writes again changes nothing. Raises Fenced if the shard has already seen
+        a later epoch, so a stale driver cannot disturb its successor. `horizon` < `epoch`.
+        """
+
+    @abstractmethod
+    def state_sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
+        """Remove rows deleted at or before `horizon`, a budget at a time; True if more remain."""
+
+    @abstractmethod
+    def state_drop(self, shard: int, table: int, budget: int = 10_000) -> bool:
+        """Remove a state table's rows in all versions; True if more remain."""
+
+    # -- meta side ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def meta_get(self, key: str) -> bytes | None:
+        """The value of a meta record, or None."""
+
+    @abstractmethod
+    def meta_cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
+        """Replace the record if it still equals `old` (None: absent); atomic and durable."""
+
+    @abstractmethod
+    def meta_scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All records whose key starts with `prefix`, in key order, as one snapshot."""
+
+    # -- housekeeping ------------------------------------------------------------------------
+
+    @abstractmethod
+    def sizes(self) -> Sizes:
+        """What `status` reports; may be approximate."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and maps. Calling it twice is harmless."""

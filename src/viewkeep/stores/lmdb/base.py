@@ -1,0 +1,95 @@
+"""Reading base rows of a node: now, or as they were at a cut.
+
+Law: rows at a cut = current rows, overlaid with the earliest before-image logged after the cut for
+each key; base rows and log are read in one snapshot, so the two always fit together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from zlib import crc32
+
+import numpy as np
+
+from viewkeep.stores.contract import Chunk
+from viewkeep.stores.lmdb import log, segments
+from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
+from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
+
+_FOREVER = (1 << 63) - 1
+
+
+def get(nodes: Sequence[Environment], table: int, keys: Sequence[bytes]) -> list[bytes | None]:
+    """The current rows of these keys, in their order."""
+    prefix = table.to_bytes(PREFIX, "big")
+    if len(keys) == 1:
+        node = nodes[crc32(keys[0]) % len(nodes)]
+        with translated, node.begin() as txn:
+            return [txn.get(prefix + keys[0], db=node.dbs["rows"])]
+    wanted: dict[int, list[bytes]] = {}
+    for key in keys:
+        wanted.setdefault(crc32(key) % len(nodes), []).append(prefix + key)
+    found: dict[bytes, bytes] = {}
+    for index, full in wanted.items():
+        node = nodes[index]
+        with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
+            found.update(cursor.getmulti(sorted(full)))
+    return [found.get(prefix + key) for key in keys]
+
+
+def scan(
+    node: Environment,
+    table: int,
+    start: bytes,
+    stop: bytes | None,
+    limit: int,
+    at: int | None,
+    reverse: bool,
+) -> Chunk:
+    """Up to `limit` rows of a range, now or as they were when the node's log ended at `at`."""
+    low, high = key_range(table, start, stop)
+    with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
+        rows = walk(cursor, low, high, reverse)
+        if at is not None:
+            earlier = _before_images(node, txn, table, at, low, high)
+            if earlier:
+                rows = _overlay(rows, earlier, reverse)
+        taken = list(islice(rows, limit + 1))
+    more = len(taken) > limit
+    del taken[limit:]
+    return Chunk([key[PREFIX:] for key, _ in taken], [row for _, row in taken], more)
+
+
+def _before_images(
+    node: Environment, txn: Transaction, table: int, at: int, low: bytes, high: bytes
+) -> dict[bytes, bytes | None]:
+    """For each key of the range written after the cut, its row at the cut."""
+    earlier: dict[bytes, bytes | None] = {}
+    prefix = table.to_bytes(PREFIX, "big")
+    while True:
+        first, values = log.gather(node, txn, at, _FOREVER)
+        if not values:
+            return earlier
+        table_of, batch = segments.parse(first, values)
+        chosen = np.flatnonzero((table_of == table) & (batch.offsets >= at))
+        assert batch.before is not None
+        for key, row in zip(
+            batch.keys.take(chosen).to_list(), batch.before.take(chosen).to_list(), strict=True
+        ):
+            full = prefix + (key or b"")
+            if low <= full < high:
+                earlier.setdefault(full, row)
+        at = first + len(batch.offsets)
+
+
+def _overlay(
+    rows: Iterator[tuple[bytes, bytes]], earlier: dict[bytes, bytes | None], reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """The rows with `earlier` in place of what their keys hold now, in key order."""
+    kept = (item for item in rows if item[0] not in earlier)
+    back = [(key, row) for key, row in earlier.items() if row is not None]
+    back.sort(key=itemgetter(0), reverse=reverse)
+    return heapq.merge(kept, back, key=itemgetter(0), reverse=reverse)

@@ -1,0 +1,95 @@
+"""Cuts over all nodes: the newest one, and the latest one within a budget.
+
+Law: a cut taken here never splits a `write` call. `head` sees to it by holding the write locks of
+all nodes for a moment; `bounded_cut` by choosing a moment, which all operations of a call share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from viewkeep.stores.contract import Cut
+from viewkeep.stores.lmdb import log
+from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
+
+
+def head(nodes: Sequence[Environment]) -> Cut:
+    """The cut after every write that has returned."""
+    with translated, ExitStack() as stack:
+        ends = []
+        for node in nodes:
+            txn = node.begin(write=True, buffers=True)
+            stack.callback(txn.abort)
+            ends.append((node, txn))
+        positions = [log.end(node, txn) for node, txn in ends]
+    return Cut(
+        max(position.moment for position in positions),
+        tuple(position.offset for position in positions),
+    )
+
+
+def bounded_cut(
+    nodes: Sequence[Environment], start: Cut, stop: Cut, operations: int, size: int
+) -> Cut:
+    """The latest cut in (start, stop] within a budget, but at least one write."""
+    with translated, ExitStack() as stack:
+        snapshots = [(node, stack.enter_context(node.begin(buffers=True))) for node in nodes]
+        reach = _Reach(snapshots, start, stop, operations, size)
+        if reach.fits(stop.offsets):
+            return stop
+        moments = [
+            log.first_moment(node, txn, low)
+            for (node, txn), low, high in zip(snapshots, start.offsets, stop.offsets, strict=True)
+            if low < high
+        ]
+        first = min((moment for moment in moments if moment is not None), default=stop.moment)
+        # A clock that was set back may stamp a write no later than the cut before it; all such
+        # writes go together.
+        low_moment = max(first, start.moment + 1)
+        high_moment = stop.moment
+        if low_moment >= high_moment:
+            return stop
+        # low_moment is always taken; find the last moment that fits below high_moment.
+        while high_moment - low_moment > 1:
+            middle = (low_moment + high_moment) // 2
+            if reach.fits(reach.offsets(middle)):
+                low_moment = middle
+            else:
+                high_moment = middle
+        return Cut(low_moment, reach.offsets(low_moment))
+
+
+class _Reach:
+    """How far a moment reaches into each log, and whether that is within the budget."""
+
+    def __init__(
+        self,
+        snapshots: Sequence[tuple[Environment, Transaction]],
+        start: Cut,
+        stop: Cut,
+        operations: int,
+        size: int,
+    ):
+        self.snapshots, self.start, self.stop = snapshots, start, stop
+        self.operations, self.size = operations, size
+        self.bytes_at_start = self._bytes(start.offsets)
+
+    def offsets(self, moment: int) -> tuple[int, ...]:
+        return tuple(
+            log.position_at(node, txn, moment, low, high)
+            for (node, txn), low, high in zip(
+                self.snapshots, self.start.offsets, self.stop.offsets, strict=True
+            )
+        )
+
+    def fits(self, offsets: tuple[int, ...]) -> bool:
+        if sum(offsets) - sum(self.start.offsets) > self.operations:
+            return False
+        return self._bytes(offsets) - self.bytes_at_start <= self.size
+
+    def _bytes(self, offsets: tuple[int, ...]) -> int:
+        return sum(
+            log.bytes_before(node, txn, offset)
+            for (node, txn), offset in zip(self.snapshots, offsets, strict=True)
+        )

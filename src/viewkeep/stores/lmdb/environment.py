@@ -1,0 +1,240 @@
+"""One LMDB environment of a database, opened once per process however many stores use it.
+
+Law: every LMDB failure leaves here as an error of our tree, with what to do about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import lmdb
+
+from viewkeep.errors import Corrupt, StoreError, StoreFull
+
+# Whether values are bytes or memoryviews depends on `buffers`, which types cannot follow here.
+Transaction: TypeAlias = Any
+Cursor: TypeAlias = Any
+
+_DAMAGED = (
+    lmdb.CorruptedError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.InvalidError,
+    lmdb.VersionMismatchError,
+)
+_MAX_READERS = 2046
+_SMALLEST_MAP = 1 << 28
+# Pages freed in the transaction that made them are never written, so a sound file may lack a few.
+_UNWRITTEN_PAGES = 64
+
+
+class Translated:
+    """A context in which LMDB failures become errors of our tree; one instance serves all."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, lmdb.Error):
+            raise translate(error) from error
+
+
+translated = Translated()
+
+
+def translate(error: lmdb.Error) -> StoreError:
+    """The error of our tree that says what this LMDB failure means."""
+    text = str(error)
+    if isinstance(error, lmdb.MapFullError):
+        return StoreFull(
+            "the database has reached its map size; raise map_size in viewkeep.json while nothing "
+            "has the database open, drop unused tables or views, or let the pipeline run so that "
+            "its log is truncated"
+        )
+    if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
+        return StoreFull("the disk is full; free space on it and write again")
+    if isinstance(error, _DAMAGED):
+        return Corrupt(f"the files of the database are damaged: {text}")
+    if isinstance(error, lmdb.ReadersFullError):
+        return StoreError(f"more than {_MAX_READERS} readers have the database open at once")
+    return StoreError(text)
+
+
+@dataclass
+class Environment:
+    """An open LMDB environment and its named databases. Get one from `share`."""
+
+    path: Path
+    env: Any
+    dbs: dict[str, Any]
+    uses: int = field(default=0)
+
+    def begin(self, *, write: bool = False, buffers: bool = False) -> Transaction:
+        """A transaction; reads are a snapshot, and writes wait for the one writer's turn.
+
+        With `buffers`, values are views of the map, valid until the transaction ends.
+        """
+        try:
+            return self.env.begin(None, None, write, buffers)
+        except lmdb.MapResizedError:
+            # Another process uses a larger map; adopt its size.
+            self.env.set_mapsize(0)
+            return self.env.begin(None, None, write, buffers)
+
+    @contextlib.contextmanager
+    def writing(self, *, buffers: bool = False) -> Iterator[Transaction]:
+        """A write transaction that commits at the end, or aborts if an error passes."""
+        with translated, self.begin(write=True, buffers=buffers) as txn:
+            yield txn
+
+    @contextlib.contextmanager
+    def reading(self, *, buffers: bool = False) -> Iterator[Transaction]:
+        """A snapshot."""
+        with translated, self.begin(buffers=buffers) as txn:
+            yield txn
+
+    def forget_dead_readers(self) -> None:
+        """Free the slots of readers that were killed, which would keep old pages from reuse."""
+        with translated:
+            self.env.reader_check()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold pages in use or free for reuse."""
+        with translated:
+            return int((self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"])
+
+
+class _Forked:
+    """Stands in a forked child for an environment of its parent, which it must not use."""
+
+    def __init__(self, env: Any):
+        self.parents = env
+
+    def __getattr__(self, name: str) -> Any:
+        raise StoreError("this store was opened before a fork; open it again in this process")
+
+
+_lock = threading.Lock()
+_shared: dict[tuple[int, int], Environment] = {}
+
+
+def _after_fork() -> None:
+    global _lock
+    # Another thread may have held the lock when the process forked.
+    _lock = threading.Lock()
+    for shared in _shared.values():
+        if not isinstance(shared.env, _Forked):
+            shared.env = _Forked(shared.env)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def make(path: Path, names: tuple[str, ...], map_size: int) -> None:
+    """Create an environment with these named databases, empty, and close it."""
+    path.mkdir(parents=True, exist_ok=True)
+    with translated:
+        env = _open(path, len(names), map_size, sync=True, create=True)
+        try:
+            for name in names:
+                env.open_db(name.encode(), create=True)
+            env.sync(True)
+        finally:
+            env.close()
+    sync_folder(path)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive power loss, as syncing a file does its content."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def share(path: Path, names: tuple[str, ...], map_size: int, *, sync: bool) -> Environment:
+    """This process's handle on an environment; each call needs one `release`.
+
+    LMDB must not be opened twice by one process, nor used across a fork; files are told apart by
+    inode, so a database made anew at the same path is not mistaken for the old one.
+    """
+    try:
+        status = os.stat(path / "data.mdb")
+    except OSError as error:
+        raise Corrupt(f"{path} is missing from the database") from error
+    identity = (status.st_dev, status.st_ino)
+    with _lock, translated:
+        shared = _shared.get(identity)
+        if shared is not None and isinstance(shared.env, _Forked):
+            # Frees this process's copy only; the parent's goes on.
+            shared.env.parents.close()
+            shared = None
+        if shared is None:
+            env = _open(path, len(names), map_size, sync=sync, create=False)
+            try:
+                _check_length(path, env)
+                dbs = {name: env.open_db(name.encode(), create=False) for name in names}
+            except lmdb.NotFoundError as error:
+                env.close()
+                raise Corrupt(f"{path} lacks a part of the database") from error
+            except BaseException:
+                env.close()
+                raise
+            shared = _shared[identity] = Environment(path, env, dbs)
+            shared.forget_dead_readers()
+        shared.uses += 1
+        return shared
+
+
+def release(shared: Environment) -> None:
+    """Give back a handle; the last one closes the environment, with all of it on disk."""
+    with _lock:
+        shared.uses -= 1
+        if shared.uses or isinstance(shared.env, _Forked):
+            return
+        for identity, candidate in list(_shared.items()):
+            if candidate is shared:
+                del _shared[identity]
+        with translated:
+            shared.env.sync(True)
+        shared.env.close()
+
+
+def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> lmdb.Environment:
+    """Open with the largest map the system grants, down from `map_size`."""
+    while True:
+        try:
+            return lmdb.open(
+                os.fspath(path),
+                map_size=map_size,
+                subdir=True,
+                create=create,
+                max_dbs=dbs,
+                max_readers=_MAX_READERS,
+                max_spare_txns=8,
+                sync=sync,
+                metasync=sync,
+                readahead=False,
+            )
+        except (lmdb.MemoryError, MemoryError):
+            if map_size <= _SMALLEST_MAP:
+                raise
+            # In large steps, so that the first environment leaves room for the others.
+            map_size //= 16
+
+
+def _check_length(path: Path, env: lmdb.Environment) -> None:
+    """Refuse a file that was cut: reading past its end would kill the process."""
+    needed = (env.info()["last_pgno"] + 1 - _UNWRITTEN_PAGES) * env.stat()["psize"]
+    size = (path / "data.mdb").stat().st_size
+    if size < needed:
+        raise Corrupt(f"{path / 'data.mdb'} is cut short: {size} bytes of at least {needed}")

@@ -1,0 +1,168 @@
+"""The log of one node: what is appended, where it begins and ends, and cuts found in it.
+
+Law: offsets count operations and never go back; moments never fall from one segment to the next;
+both hold across truncation, even of the whole log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from viewkeep.errors import EpochGone
+from viewkeep.stores.contract import LogBatch
+from viewkeep.stores.lmdb import segments
+from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
+
+BATCH_OPERATIONS = 65_536
+BATCH_BYTES = 32 << 20
+_OFFSET = struct.Struct(">Q")
+_FLOOR = struct.Struct("<QQQ")
+_FLOOR_KEY = b"log"
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between segments: operations before it, the last moment, and log bytes before it."""
+
+    offset: int
+    moment: int
+    log_bytes: int
+
+
+def floor(node: Environment, txn: Transaction) -> Position:
+    """Where the kept log begins: the end of what was truncated."""
+    record = txn.get(_FLOOR_KEY, db=node.dbs["info"])
+    return Position(*_FLOOR.unpack(record)) if record else Position(0, 0, 0)
+
+
+def end(node: Environment, txn: Transaction) -> Position:
+    """Where the next segment goes."""
+    with txn.cursor(db=node.dbs["log"]) as cursor:
+        return _after(cursor) if cursor.last() else floor(node, txn)
+
+
+def append_value(node: Environment, txn: Transaction, at: int, count: int, value: bytes) -> int:
+    """Append one segment at offset `at`; returns the new end offset."""
+    txn.put(_OFFSET.pack(at), value, append=True, db=node.dbs["log"])
+    return at + count
+
+
+def read(
+    node: Environment, start: int, stop: int, tables: frozenset[int] | None
+) -> Iterator[LogBatch]:
+    """The operations of a range, one batch per table for each bounded stretch of the log."""
+    while start < stop:
+        with node.reading() as txn:
+            first, values = gather(node, txn, start, stop)
+        if not values:
+            return
+        table_of, batch = segments.parse(first, values)
+        reached = first + len(batch.offsets)
+        within = (batch.offsets >= start) & (batch.offsets < stop)
+        for table in sorted(set(table_of.tolist())):
+            if tables is not None and table not in tables:
+                continue
+            chosen = within & (table_of == table)
+            if chosen.any():
+                yield segments.choose(batch, chosen, table)
+        start = reached
+
+
+def gather(node: Environment, txn: Transaction, start: int, stop: int) -> tuple[int, list[bytes]]:
+    """The segments from the one that holds `start`, up to `stop` or the bound of a batch."""
+    begins = floor(node, txn).offset
+    if start < begins:
+        raise EpochGone(f"the log is kept from operation {begins}; {start} was asked for")
+    values: list[bytes] = []
+    with txn.cursor(db=node.dbs["log"]) as cursor:
+        if not _seek(cursor, start):
+            return start, values
+        first = _OFFSET.unpack(cursor.key())[0]
+        limit = _OFFSET.pack(min(stop, first + BATCH_OPERATIONS))
+        size = 0
+        for key, value in cursor.iternext():
+            if key >= limit or size > BATCH_BYTES:
+                break
+            values.append(value)
+            size += len(value)
+    return int(first), values
+
+
+def position_at(node: Environment, txn: Transaction, moment: int, low: int, high: int) -> int:
+    """The offset between `low` and `high` before the first segment later than `moment`."""
+    with txn.cursor(db=node.dbs["log"]) as cursor:
+        while low < high:
+            if not _seek(cursor, (low + high) // 2):
+                return high
+            after = _after(cursor)
+            if after.moment > moment:
+                high = int(_OFFSET.unpack(cursor.key())[0])
+            else:
+                low = after.offset
+    return low
+
+
+def first_moment(node: Environment, txn: Transaction, offset: int) -> int | None:
+    """The moment of the segment that holds `offset`; None at the end of the log."""
+    with txn.cursor(db=node.dbs["log"]) as cursor:
+        return _after(cursor).moment if _seek(cursor, offset) else None
+
+
+def bytes_before(node: Environment, txn: Transaction, offset: int) -> int:
+    """Log bytes of all segments before this offset."""
+    with txn.cursor(db=node.dbs["log"]) as cursor:
+        found = cursor.prev() if cursor.set_range(_OFFSET.pack(offset)) else cursor.last()
+        return (_after(cursor) if found else floor(node, txn)).log_bytes
+
+
+def truncate(node: Environment, before: int, budget: int) -> tuple[int, bool]:
+    """Drop segments that lie wholly before an offset; how many were, and whether more remain."""
+    with node.reading(buffers=True) as txn, txn.cursor(db=node.dbs["log"]) as cursor:
+        # Look before taking the write lock, which costs the application's writers a turn.
+        if not cursor.first() or _after(cursor).offset > before:
+            return 0, False
+        if budget <= 0:
+            return 0, True
+    dropped = 0
+    last: Position | None = None
+    more = False
+    with node.writing(buffers=True) as txn, txn.cursor(db=node.dbs["log"]) as cursor:
+        found = cursor.first()
+        while found:
+            after = _after(cursor)
+            if after.offset > before:
+                break
+            if dropped >= budget:
+                more = True
+                break
+            last = after
+            dropped += 1
+            cursor.delete()
+            found = bool(cursor.key())
+        if last is not None:
+            record = _FLOOR.pack(last.offset, last.moment, last.log_bytes)
+            txn.put(_FLOOR_KEY, record, db=node.dbs["info"])
+    return dropped, more
+
+
+def kept_operations(node: Environment) -> int:
+    """How many operations the log holds."""
+    with translated, node.begin() as txn:
+        return end(node, txn).offset - floor(node, txn).offset
+
+
+def _seek(cursor: Cursor, offset: int) -> bool:
+    """Move to the segment that holds `offset`; False if the log ends before it."""
+    if cursor.set_range(_OFFSET.pack(offset)):
+        if _OFFSET.unpack(cursor.key())[0] == offset:
+            return True
+        return bool(cursor.prev())
+    return bool(cursor.last()) and _after(cursor).offset > offset
+
+
+def _after(cursor: Cursor) -> Position:
+    """The position after the segment under the cursor."""
+    _, _, count, moment, log_bytes = segments.HEADER.unpack_from(cursor.value())
+    return Position(int(_OFFSET.unpack(cursor.key())[0]) + count, moment, log_bytes)

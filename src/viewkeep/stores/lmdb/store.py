@@ -1,0 +1,177 @@
+"""The LMDB connector: the store contract over a database folder. It only puts the parts together.
+
+Law: closing one store does not disturb another of the same process; the environments are shared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from viewkeep.errors import StoreError
+from viewkeep.stores.contract import (
+    Capabilities,
+    Chunk,
+    Cut,
+    LogBatch,
+    Sizes,
+    StateWrite,
+    Store,
+    TableWrite,
+)
+from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, state
+from viewkeep.stores.lmdb.database import (
+    DEFAULT_MAP,
+    Database,
+    Settings,
+    create_database,
+    open_database,
+)
+from viewkeep.stores.lmdb.write import write
+
+
+class LmdbStore(Store):
+    """A database in a local folder, usable by many processes at once."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, database: Database):
+        self.url = f"lmdb:{database.path}"
+        self.path = database.path
+        self.nodes = database.settings.nodes
+        self.shards = database.settings.shards
+        self._open_database: Database | None = database
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        nodes: int = 2,
+        shards: int = 4,
+        durability: str = "full",
+        map_size: int = DEFAULT_MAP,
+    ) -> LmdbStore:
+        """Make an empty database in a new folder and open it."""
+        folder = Path(path).absolute()
+        create_database(folder, Settings(nodes, shards, durability, map_size))
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> LmdbStore:
+        """Open an existing database; after a fork, the child opens its own."""
+        return cls(open_database(Path(path).absolute()))
+
+    @property
+    def _database(self) -> Database:
+        if self._open_database is None:
+            raise StoreError(f"{self.url} is closed; open it again")
+        return self._open_database
+
+    # -- base side ---------------------------------------------------------------------------
+
+    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
+        return write(self._database.nodes, writes)
+
+    def get(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        return base.get(self._database.nodes, table, keys)
+
+    def scan(
+        self,
+        node: int,
+        table: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        at: Cut | None = None,
+        reverse: bool = False,
+    ) -> Chunk:
+        offset = None if at is None else at.offsets[node]
+        return base.scan(self._database.nodes[node], table, start, stop, limit, offset, reverse)
+
+    def head(self) -> Cut:
+        return cuts.head(self._database.nodes)
+
+    def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
+        return cuts.bounded_cut(self._database.nodes, start, stop, operations, size)
+
+    def read_log(
+        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
+    ) -> Iterator[LogBatch]:
+        return log.read(self._database.nodes[node], start, stop, tables)
+
+    def truncate_log(self, before: Cut, budget: int = 10_000) -> bool:
+        more = False
+        for node, offset in zip(self._database.nodes, before.offsets, strict=True):
+            dropped, remain = log.truncate(node, offset, budget)
+            budget -= dropped
+            more = more or remain
+            node.forget_dead_readers()
+        return more
+
+    def drop_table(self, table: int, budget: int = 10_000) -> bool:
+        for node in self._database.nodes:
+            removed, more = ranges.drop_rows(node, table, budget)
+            budget -= removed
+            if more:
+                return True
+        return False
+
+    # -- state side --------------------------------------------------------------------------
+
+    def state_get(
+        self, shard: int, table: int, keys: Sequence[bytes], at: int | None
+    ) -> list[bytes | None]:
+        return state.get(self._database.shards[shard], table, keys, at)
+
+    def state_scan(
+        self,
+        shard: int,
+        table: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        at: int | None,
+        reverse: bool = False,
+    ) -> Chunk:
+        return state.scan(self._database.shards[shard], table, start, stop, limit, at, reverse)
+
+    def state_apply(
+        self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]
+    ) -> None:
+        state.apply(self._database.shards[shard], epoch, horizon, writes)
+
+    def state_sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
+        self._database.shards[shard].forget_dead_readers()
+        return state.sweep(self._database.shards[shard], horizon, budget)
+
+    def state_drop(self, shard: int, table: int, budget: int = 10_000) -> bool:
+        return ranges.drop_rows(self._database.shards[shard], table, budget)[1]
+
+    # -- meta side ---------------------------------------------------------------------------
+
+    def meta_get(self, key: str) -> bytes | None:
+        return meta.get(self._database.meta, key)
+
+    def meta_cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
+        return meta.cas(self._database.meta, key, old, new)
+
+    def meta_scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        return meta.scan(self._database.meta, prefix)
+
+    # -- housekeeping ------------------------------------------------------------------------
+
+    def sizes(self) -> Sizes:
+        database = self._database
+        return Sizes(
+            base_bytes=sum(node.used_bytes for node in database.nodes),
+            state_bytes=sum(shard.used_bytes for shard in database.shards),
+            log_operations=tuple(log.kept_operations(node) for node in database.nodes),
+        )
+
+    def close(self) -> None:
+        database, self._open_database = self._open_database, None
+        if database is not None:
+            database.close()

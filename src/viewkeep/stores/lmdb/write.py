@@ -1,0 +1,235 @@
+"""Writing base rows: one call's operations over all nodes, checked whole, then logged and stored.
+
+Law: base row and log record of an operation are one transaction; all operations of one call share
+one moment; nothing is stored unless every row and every expectation holds on every node.
+
+The nodes' write transactions are taken in ascending order, so two calls never wait for each other
+in a circle, and a reader that holds all of them sees no call half done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import numpy as np
+
+from viewkeep.codec.keys import MAX_KEY, hash_keys
+from viewkeep.codec.rows import RowCodec
+from viewkeep.errors import Conflict, DuplicateKey, InvalidRow
+from viewkeep.stores.contract import ABSENT, Kind, TableWrite
+from viewkeep.stores.lmdb import log, segments
+from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
+
+MAX_ROW = 64 << 20
+
+
+@dataclass
+class _Staged:
+    """What one call will do on one node: rows to store, and operations to log."""
+
+    txn: Transaction
+    # Rows as the next operation meets them.
+    rows: dict[bytes, bytes | None] = field(default_factory=dict)
+    changed: set[bytes] = field(default_factory=set)
+    operations: list[segments.Operations] = field(default_factory=list)
+
+
+def write(nodes: Sequence[Environment], writes: Sequence[TableWrite]) -> dict[int, int]:
+    """Apply and log these operations; the log end of each node touched."""
+    for table_write in writes:
+        _check(table_write)
+    if len(writes) == 1 and len(writes[0].keys) == 1:
+        return _write_one(nodes, writes[0])
+    parts = _by_node(writes, len(nodes))
+    transactions: list[Transaction] = []
+    try:
+        with translated:
+            staged: dict[int, _Staged] = {}
+            for index in sorted(parts):
+                transactions.append(nodes[index].begin(write=True))
+                staged[index] = _Staged(transactions[-1])
+            for index, stage in staged.items():
+                _load(nodes[index], stage, parts[index])
+                for part in parts[index]:
+                    _stage(stage, part)
+            ends = {index: log.end(nodes[index], stage.txn) for index, stage in staged.items()}
+            moment = max([time.time_ns(), *(end.moment + 1 for end in ends.values())])
+            result = {
+                index: _store(nodes[index], stage, ends[index], moment)
+                for index, stage in staged.items()
+            }
+            for transaction in transactions:
+                transaction.commit()
+            return result
+    finally:
+        # Aborting after a commit does nothing.
+        for transaction in transactions:
+            transaction.abort()
+
+
+def _write_one(nodes: Sequence[Environment], table_write: TableWrite) -> dict[int, int]:
+    """The common case of one row, without the bookkeeping of batches."""
+    key = table_write.keys[0]
+    index = crc32(key) % len(nodes)
+    node = nodes[index]
+    full = table_write.table.to_bytes(4, "big") + key
+    with translated, node.begin(write=True) as txn:
+        rows = node.dbs["rows"]
+        before = txn.get(full, db=rows)
+        _expect(table_write, 0, before)
+        if before is None and (table_write.existing_only or table_write.kind == Kind.DELETE):
+            return {index: log.end(node, txn).offset}
+        after: bytes | None = None
+        if table_write.rows is None:
+            txn.delete(full, db=rows)
+        else:
+            after = table_write.rows[0]
+            if table_write.columns is not None:
+                old = _blank(table_write.codec) if before is None else before
+                (after,) = table_write.codec.merge([old], [after], table_write.columns)
+                _check_row(after)
+            txn.put(full, after, db=rows)
+        end = log.end(node, txn)
+        moment = max(time.time_ns(), end.moment + 1)
+        segment = segments.pack_one(
+            table_write.table, table_write.kind, key, after, before, moment, end.log_bytes
+        )
+        return {index: log.append_value(node, txn, end.offset, 1, segment)}
+
+
+def _check(table_write: TableWrite) -> None:
+    """Refuse operations that no store can take, before any lock is held."""
+    keys, rows = table_write.keys, table_write.rows
+    if (rows is None) != (table_write.kind == Kind.DELETE):
+        raise InvalidRow("a PUT needs rows, and a DELETE has none")
+    if rows is not None and len(rows) != len(keys):
+        raise InvalidRow(f"{len(keys)} keys but {len(rows)} rows")
+    expect = table_write.expect
+    if expect is not None and expect != ABSENT and len(expect) != len(keys):
+        raise InvalidRow(f"{len(keys)} keys but {len(expect)} expected rows")
+    if keys and max(map(len, keys)) > MAX_KEY:
+        raise InvalidRow(f"a key is longer than {MAX_KEY} bytes; pass it through codec.bounded")
+    if rows and max(map(len, rows)) > MAX_ROW:
+        _check_row(max(rows, key=len))
+
+
+def _check_row(row: bytes) -> None:
+    if len(row) > MAX_ROW:
+        raise InvalidRow(f"a row of {len(row)} bytes is larger than {MAX_ROW >> 20} MiB")
+
+
+def _by_node(writes: Sequence[TableWrite], nodes: int) -> dict[int, list[TableWrite]]:
+    """The part of each write that belongs to each node."""
+    parts: dict[int, list[TableWrite]] = {}
+    for table_write in writes:
+        if not table_write.keys:
+            continue
+        node_of = hash_keys(table_write.keys) % np.uint32(nodes)
+        for index in np.unique(node_of).tolist():
+            chosen = np.flatnonzero(node_of == index).tolist()
+            part = table_write if len(chosen) == len(node_of) else _take(table_write, chosen)
+            parts.setdefault(index, []).append(part)
+    return parts
+
+
+def _take(table_write: TableWrite, chosen: list[int]) -> TableWrite:
+    rows, expect = table_write.rows, table_write.expect
+    return TableWrite(
+        table_write.table,
+        table_write.codec,
+        table_write.kind,
+        [table_write.keys[i] for i in chosen],
+        None if rows is None else [rows[i] for i in chosen],
+        table_write.columns,
+        table_write.existing_only,
+        expect if expect is None or expect == ABSENT else [expect[i] for i in chosen],
+    )
+
+
+def _full_keys(part: TableWrite) -> list[bytes]:
+    prefix = part.table.to_bytes(4, "big")
+    return [prefix + key for key in part.keys]
+
+
+def _load(node: Environment, stage: _Staged, parts: Sequence[TableWrite]) -> None:
+    """Read the current rows of all keys, in key order, which LMDB answers fastest."""
+    wanted = {key for part in parts for key in _full_keys(part)}
+    with stage.txn.cursor(db=node.dbs["rows"]) as cursor:
+        stage.rows.update(cursor.getmulti(sorted(wanted)))
+
+
+def _stage(stage: _Staged, part: TableWrite) -> None:
+    """Work out the rows after and before each operation of one write on one node."""
+    keys = _full_keys(part)
+    if len(set(keys)) < len(keys):
+        # A key comes twice: each operation must meet what the one before it left.
+        for index in range(len(keys)):
+            _stage_distinct(stage, _take(part, [index]), keys[index : index + 1])
+    else:
+        _stage_distinct(stage, part, keys)
+
+
+def _stage_distinct(stage: _Staged, part: TableWrite, full: list[bytes]) -> None:
+    befores = [stage.rows.get(key) for key in full]
+    if part.expect is not None:
+        for index, before in enumerate(befores):
+            _expect(part, index, before)
+    if part.existing_only or part.kind == Kind.DELETE:
+        chosen = [index for index, before in enumerate(befores) if before is not None]
+        if len(chosen) < len(befores):
+            part = _take(part, chosen)
+            full = [full[i] for i in chosen]
+            befores = [befores[i] for i in chosen]
+    if not full:
+        return
+    rows: Sequence[bytes | None]
+    if part.rows is None:
+        rows = [None] * len(full)
+    elif part.columns is None:
+        rows = part.rows
+    else:
+        blank = _blank(part.codec)
+        olds = [blank if before is None else before for before in befores]
+        rows = merged = part.codec.merge(olds, part.rows, part.columns)
+        _check_row(max(merged, key=len))
+    stage.rows.update(zip(full, rows, strict=True))
+    stage.changed.update(full)
+    kinds = [int(part.kind)] * len(full)
+    stage.operations.append(segments.Operations(part.table, kinds, part.keys, rows, befores))
+
+
+def _expect(part: TableWrite, index: int, before: bytes | None) -> None:
+    if part.expect is None:
+        return
+    if part.expect == ABSENT:
+        if before is not None:
+            raise DuplicateKey(f"a row with this key exists: {part.keys[index][:40]!r}")
+    elif part.expect[index] != before:
+        raise Conflict(f"a row is not as the writer expected it: {part.keys[index][:40]!r}")
+
+
+def _blank(codec: RowCodec) -> bytes:
+    """A row of NULLs: what a partial put to an absent key starts from."""
+    return codec.encode_one([None] * len(codec.columns))
+
+
+def _store(node: Environment, stage: _Staged, end: log.Position, moment: int) -> int:
+    """Put the staged rows and log segments into the node's transaction; its log's new end."""
+    rows_db = node.dbs["rows"]
+    changes = [(key, stage.rows[key]) for key in sorted(stage.changed)]
+    puts = [(key, row) for key, row in changes if row is not None]
+    with stage.txn.cursor(db=rows_db) as cursor:
+        cursor.putmulti(puts)
+    if len(puts) < len(changes):
+        for key, row in changes:
+            if row is None:
+                stage.txn.delete(key, db=rows_db)
+    offset, log_bytes = end.offset, end.log_bytes
+    for operations in stage.operations:
+        for count, segment in segments.pack(operations, moment, log_bytes):
+            offset = log.append_value(node, stage.txn, offset, count, segment)
+            log_bytes += len(segment)
+    return offset

@@ -1,0 +1,186 @@
+"""Every command: what it prints, as text and JSON, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import viewkeep
+from viewkeep.cli import app
+from viewkeep.engine.local import catch_up
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
+COMMANDS = ("init", "sql", "load", "run", "get", "scan", "explain", "status", "verify", "demo")
+
+SITE = """
+CREATE TABLE votes (story BIGINT, voter STRING, stars INT, PRIMARY KEY (story, voter));
+CREATE VIEW scores AS SELECT story, COUNT(*) AS votes FROM votes GROUP BY story;
+INSERT INTO votes VALUES (1, 'a', 5), (1, 'b', 3), (2, 'a', 4);
+"""
+
+
+def call(*args: str, code: int = 0, **options: Any) -> str:
+    result = CliRunner().invoke(app, list(args), **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def data(*args: str, code: int = 0) -> Any:
+    return json.loads(call(*args, "--json", code=code))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> str:
+    """A database with a table, rows, and a view that is kept."""
+    url = str(tmp_path / "site.vk")
+    with viewkeep.open(url, durability="relaxed") as db:
+        db.sql(SITE)
+        catch_up(db.store)
+    return url
+
+
+def test_commands_are_the_documented_ones() -> None:
+    commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    assert tuple(commands) == COMMANDS
+    page = DOCS.read_text()
+    for name, command in commands.items():
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert section, f"docs/cli.md has no section {name}"
+        for parameter in command.params:
+            option = next((text for text in parameter.opts if text.startswith("--")), None)
+            if option not in (None, "--help"):
+                assert option in section, f"{name} {option} is not documented"
+        assert "Example" in (command.help or ""), f"{name} --help shows no example"
+
+
+def test_help_and_version() -> None:
+    assert "Exit codes" in call("--help")
+    assert viewkeep.__version__ in call("--version")
+    for name in COMMANDS:
+        assert "Example" in call(name, "--help")
+
+
+def test_init(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.vk")
+    assert data("init", url, "--nodes", "3") == {"url": url, "nodes": 3, "shards": 6}
+    assert "already" in call("init", url, code=1)
+    assert "2 nodes, 4 shards" in call("init", str(tmp_path / "b.vk")).replace("\n", " ")
+
+
+def test_sql(tmp_path: Path) -> None:
+    url = str(tmp_path / "a.vk")
+    call("sql", url, "CREATE TABLE t (k INT PRIMARY KEY, n DECIMAL(5,2))")
+    assert data("sql", url, "INSERT INTO t VALUES (1, 1.5)")["affected"] == 1
+    assert data("sql", url, "SELECT * FROM t") == [{"k": 1, "n": "1.50"}]
+    script = tmp_path / "script.sql"
+    script.write_text("INSERT INTO t VALUES (2, 2);\nSELECT COUNT(*) AS n FROM t;")
+    lines = call("sql", url, "-f", str(script), "--json").splitlines()
+    assert [json.loads(line) for line in lines][1] == [{"n": 2}]
+    assert "1.50" in call("sql", url, input="SELECT * FROM t WHERE k = 1")
+    output = call("sql", url, "SELECT * FROM nothing", code=1)
+    assert output.startswith("error: ")
+    assert "Traceback" not in output
+
+
+def test_load(site: str, tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text("story,voter,stars\n5,x,1\n5,y,2\n")
+    assert data("load", site, "votes", str(path)) == {"table": "votes", "rows": 2}
+    assert "already" in call("load", site, "votes", str(path), code=1)
+    assert "2 rows" in call("load", site, "votes", str(path), "--replace")
+    assert "no file" in call("load", site, "votes", str(tmp_path / "none.csv"), code=1)
+
+
+def test_get(site: str) -> None:
+    assert data("get", site, "scores", "1") == {"story": 1, "votes": 2}
+    assert data("get", site, "votes", "1", "b") == {"story": 1, "voter": "b", "stars": 3}
+    assert data("get", site, "scores", "99", code=1) is None
+    assert "no row" in call("get", site, "scores", "99", code=1)
+    assert "votes" in call("get", site, "scores", "1")
+    assert "is not a BIGINT" in call("get", site, "scores", "one", code=1)
+    assert "Did you mean scores" in call("get", site, "score", "1", code=1)
+    call("get", site, "scores", "1", "--at", "yesterday", code=2)
+    call("get", site, code=2)
+
+
+def test_scan(site: str) -> None:
+    assert data("scan", site, "scores") == [{"story": 1, "votes": 2}, {"story": 2, "votes": 1}]
+    assert len(data("scan", site, "votes", "--prefix", "1")) == 2
+    assert len(data("scan", site, "votes", "--prefix", "1", "--from", "b")) == 1
+    assert len(data("scan", site, "votes", "--prefix", "1", "--to", "b")) == 1
+    assert data("scan", site, "scores", "--from", "2") == [{"story": 2, "votes": 1}]
+    assert len(data("scan", site, "votes", "--limit", "1", "--reverse")) == 1
+    assert "2 rows" in call("scan", site, "scores")
+
+
+def test_url_from_the_environment(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIEWKEEP_URL", site)
+    assert data("get", "scores", "1") == {"story": 1, "votes": 2}
+    assert len(data("scan", "votes", "--prefix", "1")) == 2
+    assert data("get", site, "scores", "2") == {"story": 2, "votes": 1}
+
+
+def test_explain_and_status(site: str) -> None:
+    assert "votes" in call("explain", site, "scores")
+    assert "votes" in data("explain", site)["explain"]
+    status = data("status", site)
+    assert status["lag"] == 0
+    assert status["views"] == [{"name": "scores", "state": "ready", "progress": ""}]
+    assert re.search(r"epoch \d+", call("status", site))
+
+
+def test_missing_database(tmp_path: Path) -> None:
+    for command in (("get", "t", "1"), ("scan", "t"), ("status",), ("explain",), ("run",)):
+        name, *rest = command
+        output = call(name, str(tmp_path / "none.vk"), *rest, code=1)
+        assert "viewkeep init" in output
+
+
+def test_run_once_and_verify(site: str, spark: SparkSession) -> None:
+    call("sql", site, "INSERT INTO votes VALUES (7, 'a', 1)")
+    assert data("run", site, "--once")["lag"] == 0
+    assert data("get", site, "scores", "7") == {"story": 7, "votes": 1}
+    verdicts = data("verify", site)
+    assert [(verdict["view"], verdict["ok"]) for verdict in verdicts] == [("scores", True)]
+    assert "ok" in call("verify", site, "scores")
+
+
+def test_verify_finds_a_damaged_row(site: str, spark: SparkSession) -> None:
+    damage(site)
+    output = call("verify", site, code=1)
+    assert "DIFFERS" in output
+    assert data("verify", site, "--repair", code=1)[0]["repaired"]
+    call("run", site, "--once")
+    assert data("verify", site)[0]["ok"]
+
+
+def damage(url: str) -> None:
+    """Overwrite one row of the view behind the pipeline's back."""
+    from viewkeep.engine.programs import load_plan
+    from viewkeep.readers import ViewReader
+    from viewkeep.stores.contract import StateWrite
+
+    with viewkeep.open(url) as db:
+        published = db.epochs.read().published
+        placement = load_plan(db.store, published.plan).program.placements["scores"]
+        reader = ViewReader(placement, db.store.shards)
+        key = placement.table.key_codec.encode_one((1,))
+        shard = reader.shard_of((1,), key)
+        row = db.store.state_get(shard, placement.table.number, [key], published.epoch)[0]
+        assert row is not None
+        values = list(placement.table.row_codec.decode_one(row))
+        values[-1] += 5
+        wrong = placement.table.row_codec.encode_one(values)
+        write = StateWrite(placement.table.number, [key], [wrong])
+        db.store.state_apply(shard, published.epoch, published.epoch - 1, [write])

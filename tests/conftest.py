@@ -1,0 +1,53 @@
+"""What all tests share: a database in a temporary folder and one Spark session for the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from viewkeep import Database
+    from viewkeep.engine.epochs import Published
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+# Times vary on a shared machine; a slow example is not a failure.
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("default")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    """An empty database; relaxed, because tests need no protection from power loss."""
+    import viewkeep
+
+    with viewkeep.open(tmp_path / "test.vk", durability="relaxed") as database:
+        yield database
+
+
+@pytest.fixture
+def catch_up(db: Database) -> Callable[[], Published]:
+    """Run epochs in this process, without Spark, until the views hold all that was written."""
+    from viewkeep.engine.local import catch_up as run
+
+    return lambda: run(db.store)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for the whole run: starting one takes seconds."""
+    from viewkeep.spark.session import session
+
+    own = session("local[2]")
+    yield own
+    own.sparkContext.stop()

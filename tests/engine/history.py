@@ -1,0 +1,216 @@
+"""Random histories of base tables: a model that knows the rows at every cut by replaying writes.
+
+The model is independent of the store: it keeps each write with the log positions that the store
+returned, and replays those that lie before a cut. It also checks that no cut splits a write.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import polars as pl
+import sqlglot
+from hypothesis import strategies as st
+
+from viewkeep.catalog import Catalog
+from viewkeep.codec.keys import KeyCodec
+from viewkeep.codec.rows import RowCodec
+from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.programs import load_plan
+from viewkeep.plan.nodes import Source
+from viewkeep.plan.program import Placement
+from viewkeep.sql.analyse import analyse
+from viewkeep.sql.parse import parse
+from viewkeep.sql.statements import CreateTable, CreateView
+from viewkeep.stores.contract import Cut, Kind, Store, TableWrite
+
+TABLE = """CREATE TABLE items (
+  id BIGINT, part INT, g STRING, h INT, x BIGINT, d DOUBLE, m DECIMAL(12,2),
+  b BOOLEAN, day DATE, ts TIMESTAMP, raw BINARY, PRIMARY KEY (id, part))"""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Write:
+    """One call of `store.write`: its effect on the model, and where it lies in the logs."""
+
+    effect: Callable[[dict[tuple[int, int], Row]], None]
+    positions: dict[int, int]
+
+    def inside(self, cut: Cut) -> bool:
+        each = {end <= cut.offsets[node] for node, end in self.positions.items()}
+        assert len(each) <= 1, "a cut splits a write"
+        return each == {True}
+
+
+@dataclass
+class History:
+    """A store with one table, and the model of what was written to it."""
+
+    store: Store
+    writes: list[Write] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog(self.store)
+        created = analyse(parse(TABLE)[0], self.catalog.resolve)
+        assert isinstance(created, CreateTable)
+        self.catalog.create_table(created.name, created.schema)
+        source = self.catalog.resolve("items")
+        assert isinstance(source, Source)
+        self.source, self.schema = source, source.schema
+        self.keys = KeyCodec(self.schema.types(self.schema.key))
+        self.rows = RowCodec(self.schema.columns)
+
+    def create_view(self, text: str) -> None:
+        statement = analyse(parse(text)[0], self.catalog.resolve)
+        assert isinstance(statement, CreateView)
+        self.catalog.create_view(statement.view)
+
+    def put(self, rows: list[Row]) -> None:
+        """Whole or partial puts: a missing column keeps its value."""
+        writes, steps = [], list[Callable[[dict[tuple[int, int], Row]], None]]()
+        for row in rows:
+            whole = [row.get(name) for name in self.schema.names]
+            columns = tuple(self.schema.index(name) for name in row)
+            writes.append(
+                TableWrite(
+                    self.source.number,
+                    self.rows,
+                    Kind.PUT,
+                    [self.keys.encode_one((row["id"], row["part"]))],
+                    [self.rows.encode_one(whole)],
+                    columns=None if len(columns) == len(whole) else columns,
+                )
+            )
+
+            def step(model: dict[tuple[int, int], Row], row: Row = row) -> None:
+                blank = dict.fromkeys(self.schema.names)
+                old = model.get((row["id"], row["part"]), blank)
+                model[row["id"], row["part"]] = {**old, **row}
+
+            steps.append(step)
+        self._note(writes, steps)
+
+    def delete(self, keys: list[tuple[int, int]]) -> None:
+        encoded = [self.keys.encode_one(key) for key in keys]
+        write = TableWrite(self.source.number, self.rows, Kind.DELETE, encoded)
+
+        def step(model: dict[tuple[int, int], Row]) -> None:
+            for key in keys:
+                model.pop(key, None)
+
+        self._note([write], [step])
+
+    def _note(
+        self,
+        writes: list[TableWrite],
+        steps: list[Callable[[dict[tuple[int, int], Row]], None]],
+    ) -> None:
+        def effect(model: dict[tuple[int, int], Row]) -> None:
+            for step in steps:
+                step(model)
+
+        before = self.store.head().offsets
+        ends = self.store.write(writes)
+        # A node whose rows did not exist is touched, but nothing is logged there.
+        logged = {node: end for node, end in ends.items() if end > before[node]}
+        if logged:
+            self.writes.append(Write(effect, logged))
+
+    def rows_at(self, cut: Cut) -> list[Row]:
+        model: dict[tuple[int, int], Row] = {}
+        for write in self.writes:
+            if write.inside(cut):
+                write.effect(model)
+        return list(model.values())
+
+    def check(self) -> None:
+        """Every ready view equals DuckDB's answer over the rows at the published cut."""
+        epochs = Epochs(self.store)
+        published = epochs.read().published
+        plan = load_plan(self.store, published.plan)
+        with duckdb.connect() as oracle:
+            frame = pl.DataFrame(
+                self.rows_at(published.cut), schema=self.schema.polars, orient="row"
+            )
+            oracle.execute("SET TimeZone='UTC'")
+            oracle.register("items", frame.to_arrow())
+            for name, view in plan.views.items():
+                text = sqlglot.transpile(view.sql, read="spark", write="duckdb")[0]
+                oracle.execute(f"CREATE VIEW {name} AS {text}")
+            for name in plan.views:
+                if epochs.ready(name):
+                    expected = oracle.execute(f"SELECT * FROM {name}").fetchall()
+                    found = view_rows(self.store, plan.program.placements[name], published.epoch)
+                    assert_same(found, expected, name)
+
+
+def view_rows(store: Store, placement: Placement, epoch: int) -> list[tuple[Any, ...]]:
+    """The visible rows of a view at an epoch, from every shard."""
+    table = placement.table
+    names = [column.name for column in table.columns]
+    places = [names.index(inner) for _, inner in placement.columns]
+    found = []
+    for shard in range(store.shards):
+        chunk = store.state_scan(shard, table.number, limit=1_000_000, at=epoch)
+        found += [table.row_codec.decode_one(row, places) for row in chunk.rows]
+    return found
+
+
+def assert_same(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]], name: str) -> None:
+    """Equal as multisets; numbers to 1e-9 where one side is a float."""
+    rest = list(expected)
+    for row in found:
+        match = next((i for i, other in enumerate(rest) if _same_row(row, other)), None)
+        assert match is not None, f"{name}: unexpected {row}; expected {rest}"
+        rest.pop(match)
+    assert not rest, f"{name}: missing {rest}; found {found}"
+
+
+def _same_row(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) or isinstance(b, float):
+        if a is None or b is None:
+            return a is b
+        x, y = float(a), float(b)
+        if x != x or y != y:
+            return x != x and y != y
+        return x == y or abs(x - y) <= 1e-9 * max(1.0, abs(x), abs(y))
+    return bool(a == b)
+
+
+_texts = st.sampled_from(["", "a", "b", "A", "ab", "é", "a\x00b", "zz", "b" * 300 + "x", "b" * 300])
+_moments = st.datetimes(dt.datetime(1969, 12, 30), dt.datetime(2024, 3, 1))
+values: dict[str, st.SearchStrategy[Any]] = {
+    "g": st.none() | _texts,
+    "h": st.none() | st.integers(-2, 2),
+    "x": st.none() | st.integers(-3, 3) | st.integers(-(2**40), 2**40),
+    "d": st.none()
+    | st.sampled_from([0.0, -0.0, 0.1, 0.2, 1e16, -1e16, float("nan"), float("inf")]),
+    "m": st.none() | st.decimals(-1000, 1000, places=2).map(Decimal),
+    "b": st.none() | st.booleans(),
+    "day": st.none() | st.dates(dt.date(1969, 12, 30), dt.date(2024, 3, 1)),
+    "ts": st.none() | _moments,
+    "raw": st.none() | st.sampled_from([b"", b"\x00", b"\xff", b"ab"]),
+}
+keys = st.tuples(st.integers(0, 5), st.integers(0, 1))
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Row:
+    """A put of a whole row or of some columns."""
+    key = draw(keys)
+    names = list(values)
+    chosen = names if draw(st.booleans()) else draw(st.lists(st.sampled_from(names), unique=True))
+    made: Row = {"id": key[0], "part": key[1]}
+    made.update({name: draw(values[name]) for name in chosen})
+    return made

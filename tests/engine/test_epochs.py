@@ -1,0 +1,218 @@
+"""Epoch records: one driver at a time, cuts stored before they run, pins that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from viewkeep.codec.keys import hash_key
+from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.engine.housekeeping import housekeep
+from viewkeep.engine.lease import holder
+from viewkeep.engine.level import run_sources
+from viewkeep.engine.local import advance, catch_up, run_epoch
+from viewkeep.errors import EpochGone, Fenced, PipelineError
+from viewkeep.stores import create_store
+from viewkeep.stores.contract import Store
+
+from .history import History
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = create_store(str(tmp_path / "db"), durability="relaxed")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def history(store: Store) -> History:
+    made = History(store)
+    made.create_view(
+        "CREATE VIEW sums AS SELECT g, COUNT(*) AS n, MIN(x) AS x FROM items GROUP BY g"
+    )
+    return made
+
+
+def put(history: History, *ids: int, g: str = "a") -> None:
+    history.put([{"id": i, "part": 0, "g": g, "x": i} for i in ids])
+
+
+def take_over(epochs: Epochs) -> int:
+    """Become the driver although the old one still lives: its lease is declared over."""
+    held = holder(epochs.store)
+    assert held is not None
+    epochs.release(held)
+    return epochs.acquire().term
+
+
+def test_a_second_driver_is_refused_while_the_first_lives(history: History) -> None:
+    epochs = Epochs(history.store)
+    lease = epochs.acquire()
+    with pytest.raises(PipelineError, match="another pipeline runs on this database"):
+        epochs.acquire()
+    epochs.release(lease)
+    assert epochs.acquire().term == lease.term + 1
+
+
+def test_the_cut_and_plan_of_an_open_epoch_are_fixed(history: History) -> None:
+    put(history, 1, 2)
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    opened = epochs.open_next(term, Limits())
+    put(history, 3)
+    history.create_view("CREATE VIEW later AS SELECT COUNT(*) AS n FROM items")
+    assert Epochs(history.store).open_next(term, Limits()) == opened
+
+
+def test_a_stale_driver_changes_nothing(history: History) -> None:
+    store, epochs = history.store, Epochs(history.store)
+    old = epochs.acquire().term
+    put(history, 1, 2)
+    stalled = epochs.open_next(old, Limits())
+    assert stalled is not None
+    new = take_over(epochs)
+    advance(store, new)  # finishes the stalled epoch from its stored cut
+    put(history, 3)
+    advance(store, new)
+    before = epochs.read()
+    with pytest.raises(Fenced):
+        epochs.publish(old, stalled, [])
+    with pytest.raises(Fenced):
+        epochs.open_next(old, Limits())
+    with pytest.raises((Fenced, EpochGone)):  # whichever it meets first
+        run_epoch(store, stalled)
+    assert epochs.read() == before
+    history.check()
+
+
+def test_a_lost_lease_is_noticed_on_renewal(history: History) -> None:
+    epochs = Epochs(history.store)
+    lease = epochs.acquire()
+    take_over(epochs)
+    with pytest.raises(Fenced):
+        epochs.renew(lease)
+
+
+def test_publishing_twice_is_harmless(history: History) -> None:
+    put(history, 1)
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    epoch = epochs.open_next(term, Limits())
+    assert epoch is not None
+    reports = run_epoch(history.store, epoch)
+    assert epochs.publish(term, epoch, reports) == epochs.publish(term, epoch, reports)
+
+
+def test_a_task_of_a_finished_epoch_finds_it_closed(history: History) -> None:
+    put(history, 1)
+    catch_up(history.store)
+    with pytest.raises(Fenced, match="no longer open"):
+        Epochs(history.store).open_epoch(1)
+
+
+def test_nothing_to_do_opens_nothing(history: History) -> None:
+    put(history, 1)
+    catch_up(history.store)
+    epochs = Epochs(history.store)
+    assert epochs.open_next(epochs.acquire().term, Limits()) is None
+
+
+def test_epochs_are_bounded(history: History) -> None:
+    for i in range(10):
+        put(history, i)
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    sizes = []
+    while (published := advance(history.store, term, Limits(operations=3))) is not None:
+        sizes.append(published.operations)
+        history.check()
+    assert sum(sizes) == 10
+    assert max(sizes) <= 3
+
+
+def test_a_pinned_epoch_stays_readable_with_its_base_rows(history: History) -> None:
+    store, epochs = history.store, Epochs(history.store)
+    put(history, 1, 2)
+    catch_up(store)
+    pin = epochs.pin()
+    at_pin = history.rows_at(pin.cut)
+    term = epochs.acquire().term
+    for i in range(3, 8):
+        put(history, i, 1, g="b")
+        advance(store, term)
+        housekeep(store)
+    table = history.catalog.current().program.placements["sums"].table
+    rows = [
+        table.row_codec.decode_one(row)[:2]
+        for shard in range(store.shards)
+        for row in store.state_scan(shard, table.number, limit=10, at=pin.epoch).rows
+    ]
+    assert rows == [("a", 2)]
+    base = [
+        dict(zip(history.schema.names, history.rows.decode_one(row), strict=True))
+        for node in range(store.nodes)
+        for row in store.scan(node, history.source.number, limit=10, at=pin.cut).rows
+    ]
+    assert sorted(base, key=lambda row: row["id"]) == at_pin
+    epochs.unpin(pin)
+    put(history, 9)
+    advance(store, term)
+    put(history, 10, g="a")
+    advance(store, term)
+    housekeep(store)
+    home = hash_key(table.key_codec.encode_one(("a",))) % store.shards
+    with pytest.raises(EpochGone):
+        store.state_scan(home, table.number, limit=10, at=pin.epoch)
+
+
+def test_expired_pins_do_not_hold(history: History) -> None:
+    epochs = Epochs(history.store)
+    epochs.pin(ttl=-1)
+    assert epochs.pins() == []
+
+
+def test_the_log_is_truncated_up_to_the_published_cut(history: History) -> None:
+    put(history, 1, 2, 3)
+    catch_up(history.store)
+    put(history, 4)
+    housekeep(history.store)
+    assert sum(history.store.sizes().log_operations) == 1
+
+
+def test_running_level_zero_twice_sends_the_same_rows(history: History) -> None:
+    put(history, 1, 2, 3, 4)
+    epochs = Epochs(history.store)
+    epoch = epochs.open_next(epochs.acquire().term, Limits())
+    assert epoch is not None
+    once, twice = (
+        [m for node in range(2) for m in run_sources(history.store, epoch, node)][:-1]
+        for _ in range(2)
+    )
+    assert sorted(shard for shard, _ in once) == sorted(shard for shard, _ in twice)
+
+
+def test_dropped_views_leave_no_state(history: History) -> None:
+    store = history.store
+    put(history, 1, 2, 3)
+    catch_up(store)
+    numbers = set(history.catalog.current().numbers.values())
+    history.catalog.drop_view("sums")
+    catch_up(store)
+    housekeep(store)
+    for number in numbers:
+        for shard in range(store.shards):
+            assert not store.state_scan(shard, number, limit=1, at=None).keys
+
+
+def test_a_rebuilt_view_is_loaded_afresh(history: History) -> None:
+    put(history, *range(20))
+    catch_up(history.store)
+    old = history.catalog.current().program.placements["sums"].table.number
+    history.catalog.rebuild_view("sums")
+    assert history.catalog.current().program.placements["sums"].table.number != old
+    catch_up(history.store, Limits(chunk=3))
+    assert Epochs(history.store).ready("sums")
+    history.check()

@@ -1,0 +1,25 @@
+"""A driver process of its own, to be killed: `driver.py URL MASTER [once]`."""
+
+from __future__ import annotations
+
+import sys
+
+from viewkeep.spark.pipeline import Pipeline
+from viewkeep.spark.session import session
+
+
+def main() -> None:
+    url, master, *rest = sys.argv[1:]
+    spark = session(master)
+    pipeline = Pipeline(url, spark=spark)
+    if rest == ["once"]:
+        pipeline.run_once()
+        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
+        print(f"executors: {executors - 1}")  # the driver is counted too
+    else:
+        pipeline.run_forever()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

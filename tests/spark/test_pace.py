@@ -1,0 +1,53 @@
+"""The size of epochs: grows while epochs are short, shrinks when they are long, stays in bounds."""
+
+from __future__ import annotations
+
+from viewkeep.engine.epochs import Limits, Published
+from viewkeep.spark.pace import LEAST_OPERATIONS, MOST, Pace
+from viewkeep.stores.contract import Cut
+
+
+def epoch(number: int, operations: int, seconds: float, loading: bool = False) -> Published:
+    left = {"feed": {"0": "00"}} if loading else {}
+    return Published(number, Cut(0, (0,)), 1, left, 0, operations, seconds)
+
+
+def test_grows_to_the_limits_while_epochs_are_short() -> None:
+    pace = Pace()
+    for number in range(10):
+        pace.learn(epoch(number, pace.limits.operations, 0.3))
+    assert pace.limits == MOST
+
+
+def test_an_epoch_that_was_not_full_teaches_nothing() -> None:
+    pace = Pace()
+    before = pace.limits
+    pace.learn(epoch(1, 10, 0.2))
+    assert pace.limits == before
+
+
+def test_the_same_epoch_counts_once() -> None:
+    pace = Pace()
+    published = epoch(1, pace.limits.operations, 0.3)
+    pace.learn(published)
+    before = pace.limits
+    pace.learn(published)
+    assert pace.limits == before
+
+
+def test_shrinks_in_proportion_and_not_below_the_least() -> None:
+    pace = Pace(share=1.0)
+    pace.learn(epoch(1, MOST.operations, 4.0))
+    assert pace.limits.operations == MOST.operations // 4
+    for number in range(2, 20):
+        pace.learn(epoch(number, pace.limits.operations, 100.0))
+    assert pace.limits.operations == LEAST_OPERATIONS
+
+
+def test_loading_grows_too_and_small_limits_are_kept() -> None:
+    pace = Pace(Limits(operations=8, size=100, chunk=4))
+    for number in range(10):
+        assert pace.limits.operations <= 8
+        assert pace.limits.chunk <= 4
+        pace.learn(epoch(number, 0, 0.1, loading=True))
+    assert pace.limits == Limits(operations=8, size=100, chunk=4)

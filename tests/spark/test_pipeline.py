@@ -1,0 +1,194 @@
+"""The pipeline on Spark: it publishes what Spark SQL computes, whatever interrupts it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from viewkeep import Database
+from viewkeep.engine.epochs import Epochs, Limits, Published
+from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.local import advance
+from viewkeep.errors import Fenced, PipelineError, Timeout
+from viewkeep.spark.pipeline import Pipeline
+from viewkeep.stores.contract import StateWrite
+
+Change = Callable[[random.Random], None]
+SECONDS = 60.0
+
+
+def assert_verified(db: Database, spark: SparkSession) -> None:
+    verdicts = db.verify(spark=spark)
+    assert len(verdicts) == len(db.views())
+    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_views_equal_spark_sql_at_every_epoch(
+    site: Database, change: Change, spark: SparkSession, seed: int
+) -> None:
+    source = random.Random(seed)
+    with site.pipeline(spark=spark) as pipeline:
+        for _ in range(3):
+            change(source)
+            pipeline.wait(SECONDS)
+            assert_verified(site, spark)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_many_histories(site: Database, change: Change, spark: SparkSession, seed: int) -> None:
+    test_views_equal_spark_sql_at_every_epoch(site, change, spark, seed)
+
+
+def test_once_catches_up_and_stops(site: Database, change: Change, spark: SparkSession) -> None:
+    change(random.Random(3))
+    published = site.pipeline(spark=spark).run_once()
+    assert published.cut.offsets == site.store.head().offsets
+    assert site.pipeline(spark=spark).run_once() == published  # nothing to do: no epoch
+
+
+def test_epochs_are_bounded(db: Database, spark: SparkSession) -> None:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW v AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    for start in range(0, 500, 20):
+        db.put("t", [{"id": n, "x": n % 3} for n in range(start, start + 20)])
+    seen: list[Published] = []
+    Pipeline(db, spark=spark, max_operations=100, on_epoch=seen.append).run_once()
+    assert len(seen) >= 5
+    assert max(epoch.operations for epoch in seen) <= 100
+    assert sum(row["n"] for row in db.scan("v").rows()) == 500
+
+
+def test_new_view_is_loaded_in_chunks_while_others_go_on(db: Database, spark: SparkSession) -> None:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW old AS SELECT COUNT(*) AS n FROM t")
+    db.put("t", [{"id": n, "x": n % 3} for n in range(1000)])
+    db.pipeline(spark=spark).run_once()
+    db.sql("CREATE VIEW fresh AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    while_loading: list[bool] = []
+    counts: list[int] = []
+
+    def during(published: Published) -> None:
+        while_loading.append(bool(published.loading))
+        if len(while_loading) < 4:
+            db.put("t", {"id": 5000 + len(while_loading), "x": 1})
+            db.delete("t", len(while_loading))
+        row = db.get("old")
+        assert row is not None
+        counts.append(row["n"])
+
+    limits = Limits(operations=1000, chunk=100)
+    with Pipeline(db, spark=spark, limits=limits, on_epoch=during) as pipeline:
+        pipeline.wait(SECONDS)
+    assert sum(while_loading) >= 2
+    assert counts
+    assert all(count == 1000 for count in counts)
+    assert_verified(db, spark)
+
+
+def test_wait_says_how_far_behind(site: Database, change: Change, spark: SparkSession) -> None:
+    change(random.Random(4))
+    pipeline = site.pipeline(spark=spark)
+    with pytest.raises(PipelineError, match="not running"):
+        pipeline.wait(SECONDS)
+    with pipeline, pytest.raises(Timeout, match="operations behind"):
+        pipeline.wait(timeout=0.0)
+
+
+def test_only_one_pipeline_at_a_time(site: Database, spark: SparkSession) -> None:
+    with (
+        site.pipeline(spark=spark),
+        pytest.raises(PipelineError, match="another pipeline runs"),
+    ):
+        site.pipeline(spark=spark).start()
+    site.pipeline(spark=spark).run_once()  # the lease was given back
+
+
+def test_epoch_of_a_crashed_driver_is_run_again(
+    site: Database, change: Change, spark: SparkSession
+) -> None:
+    change(random.Random(5))
+    store, epochs = site.store, Epochs(site.store)
+    lease = epochs.acquire()
+    advance(store, lease.term)
+    change(random.Random(6))
+    opened = epochs.open_next(lease.term, Limits())
+    assert opened is not None
+    messages = [m for node in range(store.nodes) for m in run_sources(store, opened, node)]
+    list(run_level(store, opened, 1, [0], messages))  # dies before the other shards
+    epochs.release(lease)
+    change(random.Random(7))  # not part of the open epoch: its cut is stored
+
+    seen: list[Published] = []
+    site.pipeline(spark=spark, on_epoch=seen.append).run_once()
+    assert (seen[0].epoch, seen[0].cut) == (opened.epoch, opened.cut)
+    assert_verified(site, spark)
+
+
+def test_stale_driver_is_fenced(site: Database, change: Change, spark: SparkSession) -> None:
+    stale = site.pipeline(spark=spark).start()
+    try:
+        stale.wait(SECONDS)
+        lease = stale._lease
+        assert lease is not None
+        epochs = Epochs(site.store)
+        epochs.release(lease)  # as if its lease had run out while it slept
+        successor = epochs.acquire()
+        before = epochs.read()
+        change(random.Random(8))
+        with pytest.raises(Fenced):
+            stale.wait(SECONDS)
+        assert isinstance(stale.exception, Fenced)
+        assert epochs.read() == before
+    finally:
+        stale.stop()
+    epochs.release(successor)
+    site.pipeline(spark=spark).run_once()
+    assert_verified(site, spark)
+
+
+def test_replayed_batch_is_skipped(site: Database, change: Change, spark: SparkSession) -> None:
+    change(random.Random(9))
+    with site.pipeline(spark=spark) as pipeline:
+        published = pipeline.wait(SECONDS)
+        pipeline._run_batch(spark.range(1), 0)
+        assert site.epochs.read().published == published
+
+
+def test_lost_checkpoint_is_no_loss(site: Database, change: Change, spark: SparkSession) -> None:
+    # Every start has a new checkpoint folder, so each of these has lost the one before.
+    for seed in (10, 11):
+        change(random.Random(seed))
+        site.pipeline(spark=spark).run_once()
+    assert_verified(site, spark)
+
+
+def test_failure_names_its_cause(db: Database, spark: SparkSession) -> None:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW v AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    db.put("t", {"id": 1, "x": 1})
+    db.pipeline(spark=spark).run_once()
+    damage_all(db, "v", b"\xff garbage")
+    db.put("t", {"id": 2, "x": 1})
+    with pytest.raises(PipelineError, match="Corrupt"):
+        db.pipeline(spark=spark).run_once()
+
+
+def damage_all(db: Database, view: str, row: bytes) -> None:
+    """Overwrite every row of a view's state at the published epoch."""
+    published = db.epochs.read().published
+    placement = db.catalog.current().program.placements[view]
+    for shard in range(db.store.shards):
+        found = db.store.state_scan(shard, placement.table.number, limit=1000, at=published.epoch)
+        writes = [StateWrite(placement.table.number, found.keys, [row] * len(found.keys))]
+        if found.keys:
+            db.store.state_apply(shard, published.epoch, published.epoch - 1, writes)
+
+
+def test_pipeline_takes_a_database_or_its_url(site: Database, spark: SparkSession) -> None:
+    Pipeline(site, spark=spark).run_once()
+    Pipeline(site.store.url, spark=spark).run_once()

@@ -1,0 +1,85 @@
+"""The log source without Spark around it: offsets are cuts, and asking for one opens an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from viewkeep import Database
+from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.local import run_epoch
+from viewkeep.errors import Fenced
+from viewkeep.spark.source import LogReader
+
+LIMIT = ReadAllAvailable()
+
+
+@pytest.fixture
+def term(db: Database) -> Iterator[int]:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW v AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    epochs = Epochs(db.store)
+    lease = epochs.acquire()
+    yield lease.term
+    epochs.release(lease)
+
+
+def reader_of(db: Database, term: int, **options: int) -> LogReader:
+    given = {name: str(value) for name, value in options.items()}
+    return LogReader({"url": db.store.url, "term": str(term), **given})
+
+
+def finish(db: Database, term: int) -> None:
+    epoch = db.epochs.read().open
+    assert epoch is not None
+    db.epochs.publish(term, epoch, run_epoch(db.store, epoch))
+
+
+def test_offsets_are_cuts_of_epochs(db: Database, term: int) -> None:
+    reader = reader_of(db, term)
+    start = reader.initialOffset()
+    assert (start["epoch"], start["offsets"]) == (0, [0, 0])
+    db.put("t", [{"id": n, "x": 1} for n in range(100)])
+    end = reader.latestOffset(start, LIMIT)
+    opened = db.epochs.read().open
+    assert opened is not None
+    assert end == {"epoch": 1, **opened.cut.to_json()}
+    assert reader.latestOffset(start, LIMIT) == end  # open already: the same again
+    parts = [part.value for part in reader.partitions(start, end)]
+    assert parts == [(node, 0, offset) for node, offset in enumerate(end["offsets"])]
+    assert [list(reader.read(part)) for part in reader.partitions(start, end)] == [
+        [part] for part in parts
+    ]
+
+
+def test_no_work_is_the_same_offset(db: Database, term: int) -> None:
+    reader = reader_of(db, term)
+    start = reader.latestOffset(reader.initialOffset(), LIMIT)  # the epoch of the new plan
+    finish(db, term)
+    assert reader.latestOffset(start, LIMIT) == start
+
+
+def test_available_now_ends_though_writes_go_on(db: Database, term: int) -> None:
+    db.put("t", [{"id": n, "x": 1} for n in range(30)])
+    reader = reader_of(db, term, operations=10)
+    reader.prepareForTriggerAvailableNow()
+    offset = reader.initialOffset()
+    for number in range(100):
+        latest = reader.latestOffset(offset, LIMIT)
+        if latest == offset:
+            break
+        finish(db, term)
+        offset = latest
+        db.put("t", {"id": 1000 + number, "x": 2})
+    assert db.epochs.read().published.cut.offsets != db.store.head().offsets
+    row = db.get("v", 1)
+    assert row == {"x": 1, "n": 30}
+
+
+def test_a_stale_driver_opens_nothing(db: Database, term: int) -> None:
+    db.put("t", {"id": 1, "x": 1})
+    with pytest.raises(Fenced):
+        reader_of(db, term - 1).latestOffset({"epoch": 0}, LIMIT)
+    assert db.epochs.read().open is None

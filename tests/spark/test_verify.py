@@ -1,0 +1,112 @@
+"""Verification: it finds every damage done to a view, and repair undoes it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from viewkeep import Database
+from viewkeep.engine.local import catch_up
+from viewkeep.errors import CatalogError, NotReady
+from viewkeep.spark.compare import EXTRA, MISSING, compare
+from viewkeep.stores.contract import StateWrite
+
+Change = Callable[[random.Random], None]
+
+
+def damage(db: Database, view: str, change: Callable[[bytes], bytes | None]) -> None:
+    """Change one row of a view behind the pipeline's back."""
+    published = db.epochs.read().published
+    table = db.catalog.current().program.placements[view].table.number
+    for shard in range(db.store.shards):
+        found = db.store.state_scan(shard, table, limit=1, at=published.epoch)
+        if found.keys:
+            write = StateWrite(table, found.keys, [change(found.rows[0])])
+            db.store.state_apply(shard, published.epoch, published.epoch - 1, [write])
+            return
+    raise AssertionError(f"{view} has no rows")
+
+
+@pytest.fixture
+def scored(db: Database) -> Database:
+    db.sql("CREATE TABLE votes (id BIGINT PRIMARY KEY, story BIGINT, value BIGINT)")
+    db.sql("CREATE VIEW scores AS SELECT story, SUM(value) AS total FROM votes GROUP BY story")
+    db.sql("CREATE VIEW totals AS SELECT total, COUNT(*) AS n FROM scores GROUP BY total")
+    db.put("votes", [{"id": n, "story": n % 5, "value": n} for n in range(50)])
+    catch_up(db.store)
+    return db
+
+
+@pytest.mark.parametrize("how", ["deleted", "changed", "garbage"])
+def test_damage_is_found_and_repaired(scored: Database, spark: SparkSession, how: str) -> None:
+    codec = scored.catalog.current().program.placements["scores"].table.row_codec
+
+    def change(row: bytes) -> bytes | None:
+        if how == "garbage":
+            return b"\xff\xff garbage"
+        values = list(codec.decode_one(row))
+        values = [value + 1 if index else value for index, value in enumerate(values)]
+        return None if how == "deleted" else codec.encode_one(values)
+
+    assert all(verdict.ok for verdict in scored.verify(spark=spark))
+    damage(scored, "scores", change)
+    (verdict,) = scored.verify("scores", spark=spark)
+    assert not verdict.ok
+    assert verdict.to_json()["ok"] is False
+    if how == "garbage":
+        assert verdict.problem is not None
+        assert "Corrupt" in verdict.problem
+    else:
+        assert (verdict.missing, verdict.extra) == (1, 0 if how == "deleted" else 1)
+        assert verdict.sample is not None
+        assert set(verdict.sample["difference"]) <= {MISSING, EXTRA}
+
+    (verdict,) = scored.verify("scores", repair=True, spark=spark)
+    assert verdict.repaired
+    scored.pipeline(spark=spark).run_once()
+    verdicts = scored.verify(spark=spark)
+    assert len(verdicts) == 2
+    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+
+
+def test_verification_sees_one_epoch_while_writes_go_on(
+    site: Database, change: Change, spark: SparkSession
+) -> None:
+    change(random.Random(1))
+    with site.pipeline(spark=spark) as pipeline:
+        pipeline.wait(60)
+        change(random.Random(2))  # the pipeline publishes these while verify reads
+        verdicts = site.verify(spark=spark)
+        pipeline.wait(60)
+    assert len({verdict.epoch for verdict in verdicts}) == 1
+    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+    assert not site.epochs.pins()
+
+
+def test_only_ready_views_are_verified(scored: Database, spark: SparkSession) -> None:
+    scored.sql("CREATE VIEW later AS SELECT COUNT(*) AS n FROM votes")
+    with pytest.raises((NotReady, CatalogError), match="later"):
+        scored.verify("later", spark=spark)
+    assert [verdict.view for verdict in scored.verify(spark=spark)] == ["scores", "totals"]
+    with pytest.raises(CatalogError, match="nope"):
+        scored.verify("nope", spark=spark)
+
+
+def test_multisets_and_tolerance(spark: SparkSession) -> None:
+    def rows(*values: tuple[object, ...]) -> object:
+        return spark.createDataFrame(list(values), "k STRING, x DOUBLE")
+
+    def counts(a: object, b: object) -> dict[str, int]:
+        return compare(a, b).counts()  # type: ignore[arg-type]
+
+    big = 1e15
+    assert counts(rows(("a", 1.0), ("a", 1.0)), rows(("a", 1.0))) == {MISSING: 1}
+    assert counts(rows(("a", 1.0)), rows(("a", 1.0), ("a", 1.0))) == {EXTRA: 1}
+    assert counts(rows((None, None)), rows((None, None))) == {}
+    assert counts(rows(("a", big), ("a", 3.0)), rows(("a", 3.0), ("a", big + 0.125))) == {}
+    assert counts(rows(("a", 1.0)), rows(("a", 1.0 + 1e-9))) == {MISSING: 1, EXTRA: 1}
+    assert counts(rows(("a", float("nan"))), rows(("a", float("nan")))) == {}
+    assert counts(rows(("a", None)), rows(("a", 0.0))) == {MISSING: 1, EXTRA: 1}

@@ -1,0 +1,537 @@
+"""What every store must do, whatever it is made of.
+
+A connector runs this suite unchanged: subclass each class in a test module that has a fixture
+`store_factory`, a function that makes a new empty store and takes `nodes` and `shards`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from viewkeep.codec.keys import KeyCodec, prefix_end
+from viewkeep.codec.rows import RowCodec
+from viewkeep.errors import Conflict, DuplicateKey, EpochGone, Fenced, InvalidRow
+from viewkeep.stores.contract import ABSENT, Cut, Kind, StateWrite, Store, TableWrite
+from viewkeep.types import BIGINT, STRING, Column
+
+StoreFactory = Callable[..., Store]
+
+ROWS = RowCodec((Column("id", BIGINT), Column("name", STRING), Column("votes", BIGINT)))
+KEYS = KeyCodec((BIGINT,))
+TABLE = 7
+OTHER = 8
+
+
+def key(number: int) -> bytes:
+    return KEYS.encode_one((number,))
+
+
+def row(number: int, name: str | None = None, votes: int | None = None) -> bytes:
+    return ROWS.encode_one((number, name, votes))
+
+
+def put(numbers: Any, name: str = "x", table: int = TABLE, **options: Any) -> TableWrite:
+    numbers = list(numbers)
+    rows = [row(number, name, number * 10) for number in numbers]
+    return TableWrite(table, ROWS, Kind.PUT, [key(n) for n in numbers], rows, **options)
+
+
+def delete(numbers: Any, table: int = TABLE, **options: Any) -> TableWrite:
+    return TableWrite(table, ROWS, Kind.DELETE, [key(n) for n in numbers], **options)
+
+
+def names(store: Store, numbers: Any, table: int = TABLE) -> list[str | None]:
+    found = store.get(table, [key(number) for number in numbers])
+    return [None if data is None else ROWS.decode_one(data)[1] for data in found]
+
+
+def scan_all(store: Store, table: int, limit: int = 3, **options: Any) -> dict[bytes, bytes]:
+    """All rows of a table, a chunk at a time, with the order checked."""
+    everything: dict[bytes, bytes] = {}
+    for node in range(store.nodes):
+        start, stop = options.get("start", b""), options.get("stop")
+        seen: list[bytes] = []
+        while True:
+            chunk = store.scan(
+                node,
+                table,
+                start=start,
+                stop=stop,
+                limit=limit,
+                at=options.get("at"),
+                reverse=options.get("reverse", False),
+            )
+            assert len(chunk.keys) == len(chunk.rows) <= limit
+            seen += chunk.keys
+            everything.update(zip(chunk.keys, chunk.rows, strict=True))
+            if not chunk.more:
+                break
+            assert chunk.keys
+            if options.get("reverse"):
+                stop = chunk.keys[-1]
+            else:
+                start = chunk.keys[-1] + b"\0"
+        assert seen == sorted(seen, reverse=options.get("reverse", False))
+        assert len(seen) == len(set(seen))
+    return everything
+
+
+def log_entries(
+    store: Store, start: Cut, stop: Cut, tables: frozenset[int] | None = None
+) -> list[list[tuple[int, int, int, bytes, bytes | None, bytes | None]]]:
+    """Per node: (offset, table, kind, key, row, before) in log order."""
+    result = []
+    for node in range(store.nodes):
+        entries = []
+        for batch in store.read_log(node, start.offsets[node], stop.offsets[node], tables):
+            assert batch.before is not None
+            entries += list(
+                zip(
+                    batch.offsets.tolist(),
+                    [batch.table] * len(batch.offsets),
+                    batch.kinds.tolist(),
+                    batch.keys.to_list(),
+                    batch.rows.to_list(),
+                    batch.before.to_list(),
+                    strict=True,
+                )
+            )
+        result.append(sorted(entries))
+    return result
+
+
+def origin(store: Store) -> Cut:
+    return Cut(0, (0,) * store.nodes)
+
+
+@pytest.fixture
+def store(store_factory: StoreFactory) -> Iterator[Store]:
+    opened = store_factory()
+    yield opened
+    opened.close()
+
+
+class BaseSuite:
+    """Base rows and their conditions."""
+
+    def test_put_get_delete(self, store: Store) -> None:
+        store.write([put(range(5)), put([1], "other", table=OTHER)])
+        assert names(store, range(6)) == ["x"] * 5 + [None]
+        assert names(store, [1, 2], OTHER) == ["other", None]
+        store.write([delete([1, 3, 99])])
+        assert names(store, range(5)) == ["x", None, "x", None, "x"]
+        assert names(store, [1], OTHER) == ["other"]
+        assert store.get(TABLE, []) == []
+
+    def test_get_keeps_the_order_and_repeats_of_the_keys(self, store: Store) -> None:
+        store.write([put([1], "one"), put([2], "two")])
+        assert names(store, [2, 9, 1, 2]) == ["two", None, "one", "two"]
+
+    def test_an_empty_write_does_nothing(self, store: Store) -> None:
+        assert store.write([]) == {}
+        assert store.write([put([])]) == {}
+        assert store.head() == origin(store)
+
+    def test_partial_put_keeps_the_other_columns(self, store: Store) -> None:
+        store.write([put([1])])
+        partial = [row(0, "changed", 999)] * 2
+        store.write([TableWrite(TABLE, ROWS, Kind.PUT, [key(1), key(2)], partial, columns=(1,))])
+        first, second = store.get(TABLE, [key(1), key(2)])
+        assert ROWS.decode_one(first or b"") == (1, "changed", 10)
+        assert ROWS.decode_one(second or b"") == (None, "changed", None)
+
+    def test_one_partial_put(self, store: Store) -> None:
+        for expected in [(None, None, 5), (None, "b", 5)]:
+            chosen = 2 if expected[1] is None else 1
+            store.write(
+                [TableWrite(TABLE, ROWS, Kind.PUT, [key(1)], [row(9, "b", 5)], columns=(chosen,))]
+            )
+            assert ROWS.decode_one(store.get(TABLE, [key(1)])[0] or b"") == expected
+
+    def test_existing_only_leaves_absent_rows_alone(self, store: Store) -> None:
+        store.write([put([1])])
+        before = store.head()
+        store.write([put([1, 2, 3], "new", existing_only=True)])
+        store.write([put([4], "new", existing_only=True)])
+        assert names(store, [1, 2, 3, 4]) == ["new", None, None, None]
+        assert sum(map(len, log_entries(store, before, store.head()))) == 1
+
+    def test_deleting_absent_rows_logs_nothing(self, store: Store) -> None:
+        store.write([delete([1])])
+        store.write([delete(range(10))])
+        assert sum(store.head().offsets) == 0
+
+    def test_expect_absent_refuses_the_whole_call(self, store: Store) -> None:
+        store.write([put([5], "kept")])
+        before = store.head()
+        for writes in (
+            [put(range(10), expect=ABSENT)],
+            [put([5], expect=ABSENT)],
+            [put([1, 1], expect=ABSENT)],
+            [put([1]), put([1], expect=ABSENT)],
+        ):
+            with pytest.raises(DuplicateKey):
+                store.write(writes)
+        assert store.head() == before
+        assert names(store, [1, 5]) == [None, "kept"]
+        store.write([put([1, 2], "new", expect=ABSENT)])
+        assert names(store, [1, 2]) == ["new", "new"]
+
+    def test_expect_rows(self, store: Store) -> None:
+        store.write([put([1, 2])])
+        old = store.get(TABLE, [key(1), key(2), key(3)])
+        store.write([put([1, 2, 3], "y", expect=old)])
+        before = store.head()
+        with pytest.raises(Conflict):
+            store.write([put([9]), put([1, 2, 3], "z", expect=old)])
+        with pytest.raises(Conflict):
+            store.write([delete([1], expect=[None])])
+        assert store.head() == before
+        assert names(store, [1, 2, 3, 9]) == ["y", "y", "y", None]
+
+    def test_invalid_writes_are_refused_whole(self, store: Store) -> None:
+        huge = b"\0" * ((64 << 20) + 1)
+        for bad in (
+            TableWrite(TABLE, ROWS, Kind.PUT, [key(1)], None),
+            TableWrite(TABLE, ROWS, Kind.DELETE, [key(1)], [row(1)]),
+            TableWrite(TABLE, ROWS, Kind.PUT, [key(1)], [row(1), row(2)]),
+            TableWrite(TABLE, ROWS, Kind.PUT, [key(1)], [row(1)], expect=[]),
+            TableWrite(TABLE, ROWS, Kind.PUT, [b"k" * 600], [row(1)]),
+            TableWrite(TABLE, ROWS, Kind.PUT, [key(1)], [huge]),
+        ):
+            with pytest.raises(InvalidRow):
+                store.write([put([2]), bad])
+        assert store.head() == origin(store)
+        assert names(store, [1, 2]) == [None, None]
+
+    def test_large_rows(self, store: Store) -> None:
+        big = ROWS.encode_one((1, "x" * (3 << 20), 1))
+        store.write([TableWrite(TABLE, ROWS, Kind.PUT, [key(1), key(2), key(1)], [big] * 3)])
+        assert store.get(TABLE, [key(1)]) == [big]
+        entries = log_entries(store, origin(store), store.head())
+        assert sum(map(len, entries)) == 3
+
+    def test_drop_table_within_a_budget(self, store: Store) -> None:
+        store.write([put(range(20)), put([1], table=OTHER)])
+        before = store.head()
+        calls = 1
+        while store.drop_table(TABLE, budget=7):
+            calls += 1
+        assert calls >= 3
+        assert scan_all(store, TABLE) == {}
+        assert len(scan_all(store, OTHER)) == 1
+        assert store.head() == before
+
+    def test_use_after_close_is_refused(self, store_factory: StoreFactory) -> None:
+        opened = store_factory()
+        opened.close()
+        opened.close()
+        with pytest.raises(Exception, match="closed"):
+            opened.get(TABLE, [key(1)])
+
+
+class ScanSuite:
+    """Ordered scans of base rows, now and at a cut."""
+
+    def test_ranges_limits_and_direction(self, store: Store) -> None:
+        store.write([put(range(30)), put([5], table=OTHER), put([5], table=TABLE - 1)])
+        for limit in (1, 4, 100):
+            for reverse in (False, True):
+                options: dict[str, Any] = {"limit": limit, "reverse": reverse}
+                assert len(scan_all(store, TABLE, **options)) == 30
+                part = scan_all(store, TABLE, start=key(10), stop=key(20), **options)
+                assert sorted(part) == [key(number) for number in range(10, 20)]
+                assert scan_all(store, TABLE, start=key(20), stop=key(20), **options) == {}
+
+    def test_more_is_false_when_the_range_ends_at_the_limit(self, store: Store) -> None:
+        store.write([put(range(10))])
+        for node in range(store.nodes):
+            total = len(store.scan(node, TABLE, limit=100).keys)
+            assert not store.scan(node, TABLE, limit=total).more
+            assert store.scan(node, TABLE, limit=total - 1).more
+
+    def test_prefix(self, store: Store) -> None:
+        codec = KeyCodec((STRING, BIGINT))
+        keys = [codec.encode_one((text, n)) for text in ("a", "b", "ba") for n in range(3)]
+        store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, [row(1)] * len(keys))])
+        prefix = codec.encode_one(("b",))
+        assert sorted(scan_all(store, TABLE, start=prefix, stop=prefix_end(prefix))) == keys[3:6]
+
+    def test_rows_at_a_cut(self, store: Store) -> None:
+        store.write([put(range(10), "old")])
+        cut = store.head()
+        then = scan_all(store, TABLE)
+        store.write([put(range(5, 15), "new")])
+        store.write([delete([0, 5, 14])])
+        store.write([put([0], "again")])
+        store.write([put([3], "elsewhere", table=OTHER)])
+        now = scan_all(store, TABLE)
+        assert then != now
+        for limit in (1, 3, 100):
+            assert scan_all(store, TABLE, limit=limit, at=cut) == then
+            assert scan_all(store, TABLE, limit=limit, at=cut, reverse=True) == then
+        part = scan_all(store, TABLE, at=cut, start=key(2), stop=key(8))
+        assert part == {k: r for k, r in then.items() if key(2) <= k < key(8)}
+        assert scan_all(store, TABLE, at=origin(store)) == {}
+        assert scan_all(store, TABLE, at=store.head()) == now
+
+    def test_a_cut_before_the_kept_log_is_gone(self, store: Store) -> None:
+        store.write([put(range(10))])
+        cut = store.head()
+        store.write([put(range(10), "new")])
+        store.truncate_log(store.head())
+        with pytest.raises(EpochGone):
+            scan_all(store, TABLE, at=cut)
+        assert len(scan_all(store, TABLE, at=store.head())) == 10
+
+
+class LogSuite:
+    """Node logs and cuts."""
+
+    def test_log_tells_what_happened(self, store: Store) -> None:
+        store.write([put([1], "a")])
+        store.write([put([1], "b"), delete([1])])
+        store.write([put([1], "c")])
+        a, b, c = (row(1, name, 10) for name in "abc")
+        node = crc32(key(1)) % store.nodes
+        entries = log_entries(store, origin(store), store.head())[node]
+        assert [entry[0] for entry in entries] == [0, 1, 2, 3]
+        assert [entry[2:] for entry in entries] == [
+            (Kind.PUT, key(1), a, None),
+            (Kind.PUT, key(1), b, a),
+            (Kind.DELETE, key(1), None, b),
+            (Kind.PUT, key(1), c, None),
+        ]
+
+    def test_same_key_twice_in_one_write(self, store: Store) -> None:
+        store.write([put([1, 2, 1, 1], "x")])
+        entries = log_entries(store, origin(store), store.head())
+        mine = [entry for node in entries for entry in node if entry[3] == key(1)]
+        assert [entry[5] for entry in mine] == [None, row(1, "x", 10), row(1, "x", 10)]
+
+    def test_positions_are_the_ends_of_the_logs(self, store: Store) -> None:
+        total = 0
+        for numbers in ([1], range(50), [2], []):
+            for node, end in store.write([put(numbers)]).items():
+                assert store.head().offsets[node] == end
+            total += len(list(numbers))
+            assert sum(store.head().offsets) == total
+
+    def test_many_operations_in_any_range(self, store: Store) -> None:
+        for start in range(0, 60, 3):
+            store.write([put(range(start, start + 3)), put([start], table=OTHER)])
+        store.write([put(range(10_000))])
+        everything = log_entries(store, origin(store), store.head())
+        for node in range(store.nodes):
+            assert [entry[0] for entry in everything[node]] == list(range(len(everything[node])))
+        source = random.Random(1)
+        for _ in range(30):
+            for node in range(store.nodes):
+                end = len(everything[node])
+                low, high = sorted(source.sample(range(end + 1), 2))
+                offsets = [
+                    offset
+                    for batch in store.read_log(node, low, high)
+                    for offset in batch.offsets.tolist()
+                ]
+                assert sorted(offsets) == list(range(low, high))
+        only = log_entries(store, origin(store), store.head(), frozenset([OTHER]))
+        assert sum(map(len, only)) == 20
+        assert {entry[1] for node in only for entry in node} == {OTHER}
+
+    def test_truncation_keeps_offsets_and_moments(self, store: Store) -> None:
+        for number in range(20):
+            store.write([put([number])])
+        middle = store.head()
+        for number in range(20):
+            store.write([put([number, number + 100])])
+        end = store.head()
+        later = log_entries(store, middle, end)
+        rounds = 1
+        while store.truncate_log(middle, budget=6):
+            rounds += 1
+        assert rounds >= 3
+        assert log_entries(store, middle, end) == later
+        assert sum(store.sizes().log_operations) == 40
+        for node in range(store.nodes):
+            with pytest.raises(EpochGone):
+                list(store.read_log(node, 0, end.offsets[node]))
+        while store.truncate_log(end):
+            pass
+        assert store.head() == end
+        store.write([put([1])])
+        assert sum(store.head().offsets) == sum(end.offsets) + 1
+        assert store.head().moment > end.moment
+
+    def test_bounded_cut_splits_no_write(self, store: Store) -> None:
+        cuts = [origin(store)]
+        source = random.Random(2)
+        for _ in range(40):
+            count = source.choice([1, 1, 2, 7])
+            store.write([put(source.sample(range(1000), count))])
+            cuts.append(store.head())
+        known = {cut.offsets for cut in cuts}
+        for budget in (1, 2, 5, 30, 10_000):
+            at = cuts[0]
+            steps = 0
+            while at.offsets != cuts[-1].offsets:
+                after = store.bounded_cut(at, cuts[-1], budget, 1 << 40)
+                index = [cut.offsets for cut in cuts].index(after.offsets)
+                before = [cut.offsets for cut in cuts].index(at.offsets)
+                assert after.offsets in known
+                used = sum(after.offsets) - sum(at.offsets)
+                assert used <= budget or index == before + 1
+                if index + 1 < len(cuts):
+                    assert sum(cuts[index + 1].offsets) - sum(at.offsets) > budget
+                at, steps = after, steps + 1
+            assert steps == 1 or budget < 10_000
+            assert at.moment <= cuts[-1].moment
+
+    def test_bounded_cut_by_bytes(self, store: Store) -> None:
+        for number in range(20):
+            store.write([put([number], "x" * 1000)])
+        at, end = origin(store), store.head()
+        steps = 0
+        while at.offsets != end.offsets:
+            at = store.bounded_cut(at, end, 1 << 40, 5000)
+            steps += 1
+        assert 4 <= steps <= 10
+
+    def test_bounded_cut_after_truncation(self, store: Store) -> None:
+        store.write([put(range(10))])
+        middle = store.head()
+        store.truncate_log(middle)
+        for number in range(4):
+            store.write([put([number])])
+        cut = store.bounded_cut(middle, store.head(), 2, 1 << 40)
+        assert sum(cut.offsets) - sum(middle.offsets) == 2
+
+
+class StateSuite:
+    """Versioned rows."""
+
+    def test_reads_are_pinned_at_an_epoch(self, store: Store) -> None:
+        keys = [key(number) for number in range(4)]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, keys[:3], [b"a", b"b", b"c"])])
+        store.state_apply(0, 2, 0, [StateWrite(TABLE, keys, [b"a2", None, b"c", b"d"])])
+        assert store.state_get(0, TABLE, keys, 0) == [None] * 4
+        assert store.state_get(0, TABLE, keys, 1) == [b"a", b"b", b"c", None]
+        assert store.state_get(0, TABLE, keys, 2) == [b"a2", None, b"c", b"d"]
+        assert store.state_get(0, TABLE, keys, None) == [b"a2", None, b"c", b"d"]
+        assert store.state_get(0, TABLE, keys[:1], 1) == [b"a"]
+        assert store.state_get(0, OTHER, keys[:1], 2) == [None]
+        assert store.state_get(1, TABLE, keys, 2) == [None] * 4
+        assert store.state_get(0, TABLE, [], 2) == []
+
+    def test_scan_skips_rows_that_are_not_there(self, store: Store) -> None:
+        keys = [key(number) for number in range(10)]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, keys, [b"1"] * 10)])
+        store.state_apply(0, 2, 0, [StateWrite(TABLE, keys[2:8], [None] * 6)])
+        first = store.state_scan(0, TABLE, limit=3, at=2)
+        assert (first.keys, first.more) == (keys[:2] + keys[8:9], True)
+        last = store.state_scan(0, TABLE, limit=3, at=2, reverse=True)
+        assert (last.keys, last.more) == ([keys[9], keys[8], keys[1]], True)
+        assert not store.state_scan(0, TABLE, limit=4, at=2).more
+        assert store.state_scan(0, TABLE, limit=99, at=1).keys == keys
+        part = store.state_scan(0, TABLE, start=keys[1], stop=keys[9], limit=99, at=None)
+        assert part.keys == [keys[1], keys[8]]
+
+    def test_applying_again_changes_nothing(self, store: Store) -> None:
+        writes = [StateWrite(TABLE, [key(1), key(2)], [b"x", None])]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, [key(2)], [b"y"])])
+        for _ in range(3):
+            store.state_apply(0, 2, 1, writes)
+            assert store.state_get(0, TABLE, [key(1), key(2)], 1) == [None, b"y"]
+            assert store.state_get(0, TABLE, [key(1), key(2)], 2) == [b"x", None]
+
+    def test_an_older_epoch_is_fenced(self, store: Store) -> None:
+        store.state_apply(0, 5, 4, [StateWrite(TABLE, [key(1)], [b"new"])])
+        with pytest.raises(Fenced):
+            store.state_apply(0, 4, 3, [StateWrite(TABLE, [key(1), key(2)], [b"old", b"old"])])
+        assert store.state_get(0, TABLE, [key(1), key(2)], None) == [b"new", None]
+        store.state_apply(1, 4, 3, [StateWrite(TABLE, [key(1)], [b"other shard"])])
+
+    def test_an_empty_apply_still_fences(self, store: Store) -> None:
+        store.state_apply(0, 5, 4, [])
+        with pytest.raises(Fenced):
+            store.state_apply(0, 4, 3, [])
+
+    def test_versions_before_the_horizon_are_gone(self, store: Store) -> None:
+        for epoch in range(1, 6):
+            store.state_apply(0, epoch, max(epoch - 2, 0), [StateWrite(TABLE, [key(1)], [b"v"])])
+        assert store.state_get(0, TABLE, [key(1)], 3) == [b"v"]
+        for read in (
+            lambda: store.state_get(0, TABLE, [key(1)], 2),
+            lambda: store.state_scan(0, TABLE, limit=1, at=2),
+        ):
+            with pytest.raises(EpochGone):
+                read()
+
+    def test_sweep_removes_deleted_rows_only(self, store: Store) -> None:
+        keys = [key(number) for number in range(20)]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, keys, [b"1"] * 20)])
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, keys[:15], [None] * 15)])
+        store.state_apply(0, 3, 1, [StateWrite(TABLE, keys[:5], [b"3"] * 5)])
+        store.state_apply(0, 4, 1, [StateWrite(TABLE, keys[:2], [None] * 2)])
+        assert not store.state_sweep(0, 1)
+        assert store.state_get(0, TABLE, keys, 1) == [b"1"] * 20
+        rounds = 1
+        while store.state_sweep(0, 2, budget=4):
+            rounds += 1
+        assert rounds >= 3
+        assert store.state_get(0, TABLE, keys, 2) == [None] * 15 + [b"1"] * 5
+        assert store.state_get(0, TABLE, keys, 3) == [b"3"] * 5 + [None] * 10 + [b"1"] * 5
+        assert not store.state_sweep(0, 4)
+        assert (
+            store.state_get(0, TABLE, keys, 4) == [None] * 2 + [b"3"] * 3 + [None] * 10 + [b"1"] * 5
+        )
+
+    def test_drop_within_a_budget(self, store: Store) -> None:
+        keys = [key(number) for number in range(20)]
+        for table in (TABLE, OTHER):
+            store.state_apply(0, 1, 0, [StateWrite(table, keys, [b"1"] * 20)])
+        rounds = 1
+        while store.state_drop(0, TABLE, budget=6):
+            rounds += 1
+        assert rounds >= 3
+        assert store.state_scan(0, TABLE, limit=99, at=None).keys == []
+        assert store.state_scan(0, OTHER, limit=99, at=None).keys == keys
+
+    def test_an_oversize_key_is_refused(self, store: Store) -> None:
+        with pytest.raises(InvalidRow):
+            store.state_apply(0, 1, 0, [StateWrite(TABLE, [b"k" * 600], [b"1"])])
+
+
+class MetaSuite:
+    """Meta records."""
+
+    def test_compare_and_set(self, store: Store) -> None:
+        assert store.meta_get("a") is None
+        assert not store.meta_cas("a", b"1", b"2")
+        assert store.meta_cas("a", None, b"1")
+        assert not store.meta_cas("a", None, b"2")
+        assert store.meta_cas("a", b"1", b"2")
+        assert store.meta_get("a") == b"2"
+        assert store.meta_cas("a", b"2", None)
+        assert store.meta_cas("a", None, None)
+        assert store.meta_get("a") is None
+
+    def test_scan_by_prefix(self, store: Store) -> None:
+        for name in ("view/b", "view/a", "plan/1", "view", "viewer", "é/1"):
+            assert store.meta_cas(name, None, name.encode())
+        assert [name for name, _ in store.meta_scan("view/")] == ["view/a", "view/b"]
+        assert store.meta_scan("é") == [("é/1", "é/1".encode())]
+        assert len(store.meta_scan("")) == 6
+        assert store.meta_scan("nothing") == []
+
+    def test_sizes(self, store: Store) -> None:
+        store.write([put(range(10))])
+        sizes = store.sizes()
+        assert sizes.base_bytes > 0
+        assert sizes.state_bytes > 0
+        assert sum(sizes.log_operations) == 10

@@ -1,0 +1,90 @@
+"""The fault-injecting store passes the shared suite, and its faults come where planned."""
+
+import pytest
+
+from viewkeep.stores import create_store
+from viewkeep.stores.contract import StateWrite
+from viewkeep.stores.faulty import FaultPlan, FaultyStore, InjectedCrash
+
+from .conformance import (  # noqa: F401
+    TABLE,
+    BaseSuite,
+    LogSuite,
+    MetaSuite,
+    ScanSuite,
+    StateSuite,
+    key,
+    names,
+    put,
+    store,
+)
+
+
+@pytest.fixture
+def store_factory(tmp_path):
+    plan = FaultPlan({("state_apply", k): "twice" for k in range(1, 100)})
+    return lambda: FaultyStore(create_store(str(tmp_path / "db"), durability="relaxed"), plan)
+
+
+class TestBase(BaseSuite):
+    pass
+
+
+class TestScan(ScanSuite):
+    pass
+
+
+class TestLog(LogSuite):
+    pass
+
+
+class TestState(StateSuite):
+    pass
+
+
+class TestMeta(MetaSuite):
+    pass
+
+
+def test_crashes_before_and_after(tmp_path):
+    inner = create_store(str(tmp_path / "db"), durability="relaxed")
+    plan = FaultPlan({("write", 2): "before", ("write", 3): "after", ("meta_cas", 1): "before"})
+    faulty = FaultyStore(inner, plan)
+    faulty.write([put([1])])
+    for number in (2, 3):
+        with pytest.raises(InjectedCrash):
+            faulty.write([put([number])])
+    with pytest.raises(InjectedCrash):
+        faulty.meta_cas("a", None, b"1")
+    assert names(inner, [1, 2, 3]) == ["x", None, "x"]
+    assert inner.meta_get("a") is None
+    assert plan.happened == [
+        ("write", 2, "before"),
+        ("write", 3, "after"),
+        ("meta_cas", 1, "before"),
+    ]
+    inner.close()
+
+
+def test_seeded_plans_are_replayable():
+    rates = {"state_apply": 0.1, "meta_cas": 0.2}
+    plan = FaultPlan.seeded(7, rates, calls=100, twice=0.3)
+    assert plan.faults == FaultPlan.seeded(7, rates, calls=100, twice=0.3).faults
+    assert plan.faults != FaultPlan.seeded(8, rates, calls=100, twice=0.3).faults
+    assert set(plan.faults.values()) == {"before", "after", "twice"}
+
+
+def test_plans_are_checked():
+    with pytest.raises(ValueError, match="no method"):
+        FaultPlan({("wrte", 1): "before"})
+    with pytest.raises(ValueError, match="twice"):
+        FaultPlan({("write", 1): "twice"})
+
+
+def test_state_can_be_delivered_twice(tmp_path):
+    inner = create_store(str(tmp_path / "db"), durability="relaxed")
+    plan = FaultPlan({("state_apply", 1): "twice"})
+    FaultyStore(inner, plan).state_apply(0, 1, 0, [StateWrite(TABLE, [key(1)], [b"x"])])
+    assert inner.state_get(0, TABLE, [key(1)], 1) == [b"x"]
+    assert plan.happened == [("state_apply", 1, "twice")]
+    inner.close()

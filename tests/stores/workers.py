@@ -1,0 +1,75 @@
+"""What the other processes do; run as a script: `workers.py NAME PATH ARGUMENTS...`."""
+
+import resource
+import sys
+from itertools import count
+
+from viewkeep.codec.keys import KeyCodec
+from viewkeep.codec.rows import RowCodec
+from viewkeep.errors import Conflict, StoreFull
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import Kind, StateWrite, TableWrite
+from viewkeep.types import BIGINT, STRING, Column
+
+ROWS = RowCodec((Column("id", BIGINT), Column("name", STRING), Column("votes", BIGINT)))
+KEYS = KeyCodec((BIGINT,))
+TABLE = 7
+
+
+def rounds(path, width):
+    """Write round after round over all nodes: `width` rows that all hold the round's number."""
+    store = open_store(path)
+    keys = [KEYS.encode_one((number,)) for number in range(int(width))]
+    for number in count(1):
+        rows = [ROWS.encode_one((index, "x" * (number % 50), number)) for index in range(len(keys))]
+        store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
+        print(number, flush=True)
+
+
+def increments(path, times):
+    """Count one row and one meta record up, each by compare-and-set."""
+    store = open_store(path)
+    key = KEYS.encode_one((1,))
+    for _ in range(int(times)):
+        while True:
+            (old,) = store.get(TABLE, [key])
+            votes = ROWS.decode_one(old)[2] if old else 0
+            new = ROWS.encode_one((1, "counter", votes + 1))
+            try:
+                store.write([TableWrite(TABLE, ROWS, Kind.PUT, [key], [new], expect=[old])])
+                break
+            except Conflict:
+                continue
+        while True:
+            old = store.meta_get("counter")
+            if store.meta_cas("counter", old, b"%d" % (int(old or b"0") + 1)):
+                break
+
+
+def fill(path, limit):
+    """Write rounds until the system grants the files no more bytes, as on a full disk."""
+    store = open_store(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+    for number in count(1):
+        keys = [KEYS.encode_one((number * 100 + index,)) for index in range(20)]
+        rows = [ROWS.encode_one((index, "x" * 500, number)) for index in range(20)]
+        try:
+            store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
+        except StoreFull as error:
+            print("full", error, flush=True)
+            return
+        print(number, flush=True)
+
+
+def epochs(path, width):
+    """Apply epoch after epoch to one shard: `width` rows that all hold the epoch's number."""
+    store = open_store(path)
+    keys = [KEYS.encode_one((number,)) for number in range(int(width))]
+    for epoch in count(1):
+        rows = [b"%d" % epoch] * len(keys)
+        store.state_apply(0, epoch, max(epoch - 5, 0), [StateWrite(TABLE, keys, rows)])
+        print(epoch, flush=True)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

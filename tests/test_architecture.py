@@ -1,0 +1,140 @@
+"""The shape of the code: imports point downward, public names are pinned, files stay small."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import viewkeep
+
+SOURCE = Path(viewkeep.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+# What each part may import from viewkeep besides itself. Vocabulary first, applications last.
+VOCABULARY = {"errors", "types", "expr", "codec", "delta"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "types": set(),
+    "expr": {"types"},
+    "codec": {"errors", "types"},
+    "delta": VOCABULARY,
+    "stores": {"errors", "types", "codec"},
+    "ops": VOCABULARY,
+    "plan": VOCABULARY | {"ops"},
+    "sql": VOCABULARY | {"ops", "plan"},
+    "engine": VOCABULARY | {"stores", "ops", "plan"},
+    "catalog": VOCABULARY | {"stores", "ops", "plan", "sql", "engine"},
+}
+_READING = VOCABULARY | {"stores", "ops", "plan", "sql", "engine", "catalog"}
+_ROWS = {"incoming", "results", "writes", "ranges", "readers", "reads", "status"}
+ALLOWED |= dict.fromkeys(_ROWS | {"load", "changes", "queries"}, _READING | _ROWS)
+ALLOWED["spark"] = _READING | _ROWS
+ALLOWED["execute"] = _READING | _ROWS | {"changes", "queries"}
+ALLOWED["database"] = _READING | _ROWS | {"load", "execute", "spark"}
+_APPLICATION = ALLOWED["database"] | {"database", ""}
+ALLOWED["demo"] = _APPLICATION
+ALLOWED["cli"] = _APPLICATION | {"demo", "__version__"}
+ALLOWED[""] = _APPLICATION
+
+# Outside modules that a part must not know.
+SPARK = {"pyspark", "py4j"}
+PURE = SPARK | {"lmdb", "time", "logging", "typer", "rich", "random", "socket", "threading"}
+FORBIDDEN = {
+    "ops": PURE,
+    "plan": PURE,
+    "sql": PURE,
+    "codec": PURE,
+    "engine": SPARK | {"lmdb", "logging", "typer", "rich"},
+    "stores": SPARK | {"typer", "rich"},
+    "catalog": SPARK,
+    "reads": SPARK,
+    "readers": SPARK,
+    "writes": SPARK,
+}
+
+PUBLIC = [
+    "At",
+    "Database",
+    "Loaded",
+    "Pipeline",
+    "Result",
+    "Snapshot",
+    "Status",
+    "Verdict",
+    "ViewkeepError",
+    "errors",
+    "make",
+    "open",
+]
+
+
+def part_of(path: Path) -> str:
+    """The package or module of viewkeep that a file belongs to; empty for `__init__`."""
+    first = path.relative_to(SOURCE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it; type-checking imports do not run."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: imports are absolute"
+            module = node.module or ""
+            if module == "viewkeep":
+                yield from (f"viewkeep.{alias.name}" for alias in node.names)
+            else:
+                yield module
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_downward(path: Path) -> None:
+    part = part_of(path)
+    assert part in ALLOWED, f"{part} has no place in the table of imports"
+    for name in imports(path):
+        top, _, rest = name.partition(".")
+        if top == "viewkeep":
+            target = rest.partition(".")[0]
+            assert target in ALLOWED[part] | {part}, f"{part} must not import viewkeep.{target}"
+        else:
+            assert top not in FORBIDDEN.get(part, set()), f"{part} must not import {top}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_are_small_and_say_what_they_are(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 600
+    if text.strip():
+        assert ast.get_docstring(ast.parse(text)), "a module opens with what it is"
+
+
+def test_public_namespace() -> None:
+    assert sorted(viewkeep.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(viewkeep, name) is not None
+
+
+def test_import_is_light() -> None:
+    """`import viewkeep.engine` in a Spark worker must not bring the command line with it."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, viewkeep.engine.level; "
+        "print(sorted({'typer', 'rich', 'pyspark', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

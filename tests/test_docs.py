@@ -1,0 +1,165 @@
+"""The documents are true: their programs run, and what they should list, they list."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tokenize
+from collections.abc import Iterator
+from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import viewkeep
+from viewkeep import errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", DOCS / "tutorial.md"]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def program(page: Path) -> str:
+    """The Python blocks of a page, as one program with the page's line numbers."""
+    lines, inside = [], False
+    for line in page.read_text().splitlines():
+        if line.strip() in ("```python", "```"):
+            inside = line.strip() == "```python"
+            lines.append("")
+        else:
+            lines.append(line if inside else "")
+    return "\n".join(lines)
+
+
+def run(code: str, name: str) -> None:
+    """Run a program; an expression followed by `# value` must have that value."""
+    comments = {
+        token.start[0]: token.string[1:].strip()
+        for token in tokenize.generate_tokens(StringIO(code).readline)
+        if token.type == tokenize.COMMENT
+    }
+    scope: dict[str, object] = {"__name__": "__main__"}
+
+    class Checked(ast.NodeTransformer):
+        def visit_Expr(self, node: ast.Expr) -> ast.AST:
+            expected = comments.get(node.end_lineno or 0)
+            if expected is None or isinstance(node.value, ast.Constant):
+                return node
+            try:
+                ast.parse(expected, mode="eval")
+            except SyntaxError:
+                return node
+            check = ast.parse(f"_check({node.lineno}, None, {expected!r})").body[0]
+            assert isinstance(check, ast.Expr)
+            assert isinstance(check.value, ast.Call)
+            check.value.args[1] = node.value
+            return ast.fix_missing_locations(ast.copy_location(check, node))
+
+    def check(line: int, value: object, expected: str) -> None:
+        wanted = eval(expected, {"Decimal": Decimal})
+        assert value == wanted, f"{name}, line {line}: {value!r}, not {expected}"
+
+    scope["_check"] = check
+    tree = Checked().visit(ast.parse(code, name))
+    exec(compile(tree, name, "exec"), scope)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_run(
+    page: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(program(page), page.name)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run(
+    example: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(example.read_text(), example.name)
+
+
+def links(page: Path) -> Iterator[str]:
+    """The relative links of a page."""
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if "://" not in target:
+            yield target
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_index_lists_every_page() -> None:
+    listed = set(links(DOCS / "README.md"))
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed
+
+
+def test_exports_are_documented() -> None:
+    text = (DOCS / "python.md").read_text()
+    for name in viewkeep.__all__:
+        assert f"`{name}`" in text or f"viewkeep.{name}" in text, name
+
+
+def test_methods_are_documented() -> None:
+    text = (DOCS / "python.md").read_text()
+    for kind, variable in ((viewkeep.Database, "db"), (viewkeep.Pipeline, "pipeline")):
+        for name in vars(kind):
+            if not name.startswith("_") and name not in INTERNAL:
+                assert f"{variable}.{name}" in text, f"{kind.__name__}.{name}"
+    for name in vars(viewkeep.Result):
+        if not name.startswith("_") and name not in INTERNAL:
+            assert f"`{name}" in text, f"Result.{name}"
+
+
+# For viewkeep's own command line and tests.
+INTERNAL = {"table", "run_forever"}
+
+
+def test_errors_are_drawn_in_their_tree() -> None:
+    drawn = errors.__doc__ or ""
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.ViewkeepError):
+            assert name in drawn, name
+
+
+def test_dependencies_are_documented() -> None:
+    text = (DOCS / "dependencies.md").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
+    block = project[project.index("dependencies = [") : project.index("[project.scripts]")]
+    names = re.findall(r'^    "([a-z0-9-]+)', block, re.M)
+    assert names
+    for name in names:
+        assert f"| {name} |" in text, name
+
+
+def test_every_dependency_is_pinned() -> None:
+    pins = (ROOT / "constraints.txt").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
+    block = project[project.index("dependencies = [") : project.index("[project.scripts]")]
+    for name in re.findall(r'^    "([a-z0-9-]+)', block, re.M):
+        assert re.search(rf"^{name}==", pins, re.M | re.I), name
+
+
+def test_environment_variables_are_documented() -> None:
+    text = (DOCS / "operations.md").read_text()
+    source = ROOT / "src" / "viewkeep"
+    found = {
+        name
+        for path in source.rglob("*.py")
+        for name in re.findall(r'"(VIEWKEEP_[A-Z_]+)"', path.read_text())
+    }
+    assert found
+    for name in found:
+        assert f"`{name}`" in text, name
