@@ -55,6 +55,7 @@ def main() -> None:
             "seconds": spent,
             "operations/s": arguments.votes / spent,
             "epochs": len(epochs),
+            "seconds in epochs": sum(epoch.seconds for epoch in epochs),
             "longest epoch, s": max(epoch.seconds for epoch in epochs),
             "filling the log, operations/s": arguments.votes / filled,
         },

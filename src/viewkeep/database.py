@@ -92,10 +92,14 @@ def make(
 
 
 class Database:
-    """An open database. Also a context manager that closes it."""
+    """An open database. Also a context manager that closes it.
+
+    `url` is its full url, which any process of the machine can open whatever its folder.
+    """
 
     def __init__(self, store: Store, url: str):
-        self.url, self.store = url, store
+        self.url, self.store = store.url, store
+        self._given = url
         self.catalog, self.epochs = Catalog(store), Epochs(store)
         self._reader = Reader(store, self.epochs, url)
         self._executor = Executor(self.catalog, self._reader, self._write)
@@ -258,13 +262,13 @@ class Database:
             if deadline is not None and time.monotonic() > deadline:
                 raise Timeout(
                     f"after {timeout:g} s the views are {behind:,} of your operations behind; "
-                    f"is the pipeline running? Start it: viewkeep run {self.url}"
+                    f"is the pipeline running? Start it: viewkeep run {self._given}"
                 )
             time.sleep(POLL_SECONDS)
 
     def status(self) -> Status:
         """The published epoch, the lag of each node, the views' states, the sizes."""
-        return status_of(self.store, self.catalog, self.epochs, self.url)
+        return status_of(self.store, self.catalog, self.epochs, self._given)
 
     def verify(
         self,
@@ -315,7 +319,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<viewkeep database {self.url}>"
+        return f"<viewkeep database {self._given}>"
 
     def _table(self, name: str) -> BaseTable:
         return self._reader.table(name).base

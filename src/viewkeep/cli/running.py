@@ -66,11 +66,6 @@ def _until_told() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _raise_failure(pipeline: viewkeep.Pipeline) -> None:
-    if (failure := pipeline.exception) is not None:
-        raise failure
-
-
 def _follow(
     db: Database, pipeline: viewkeep.Pipeline, told: threading.Event, as_json: bool
 ) -> None:
@@ -78,12 +73,12 @@ def _follow(
     if console.is_terminal and not as_json:
         with Live(Text("starting"), console=console, transient=True, auto_refresh=False) as live:
             while not told.wait(LOOK_SECONDS):
-                _raise_failure(pipeline)
+                pipeline.check()
                 live.update(Text(line(db.status())), refresh=True)
         return
     seen = -1
     while not told.wait(LOOK_SECONDS):
-        _raise_failure(pipeline)
+        pipeline.check()
         status: Status = db.status()
         if status.epoch != seen:
             seen = status.epoch

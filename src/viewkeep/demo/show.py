@@ -126,7 +126,7 @@ def _show_live(
     end = time.monotonic() + seconds
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while (left := end - time.monotonic()) > 0:
-            _raise_failure(pipeline)
+            pipeline.check()
             head = f"{traffic.written:,} operations written · {left:.0f} s to go"
             figures = Text(f"{head}\n{pulse.line()}", style="cyan")
             live.update(Group(_front_page(db), figures), refresh=True)
@@ -144,7 +144,7 @@ def _show_plain(
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(PLAIN_SECONDS, left))
-        _raise_failure(pipeline)
+        pipeline.check()
         with db.snapshot() as snapshot:
             first = snapshot.scan("front_page", limit=1).rows()
         top = f"top story {first[0]['story']} with {first[0]['votes']:,} votes" if first else ""
@@ -153,11 +153,6 @@ def _show_plain(
             f"{pulse.line()} · {top}",
             flush=True,
         )
-
-
-def _raise_failure(pipeline: Pipeline) -> None:
-    if (failure := pipeline.exception) is not None:
-        raise failure
 
 
 def _front_page(db: Database) -> RenderableType:
