@@ -18,7 +18,7 @@ from viewkeep.engine.local import run_epoch
 from viewkeep.engine.programs import load_plan
 from viewkeep.stores import create_store
 
-from .history import History, keys, rows
+from .history import FOLDER, History, keys, rows
 
 VIEWS = [
     "SELECT * FROM items",
@@ -63,7 +63,7 @@ phases = (Phase.explicit, Phase.reuse, Phase.generate)
 def play(statements: list[str], late: list[str], history: list[tuple[str, Any]], seed: int) -> None:
     """Run a history; views of `late` are created half way, over rows that exist."""
     random = Random(seed)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         store = create_store(str(Path(folder) / "db"), durability="relaxed")
         try:
             model = History(store)
@@ -113,7 +113,7 @@ def created(selects: list[str]) -> list[str]:
     return [f"CREATE VIEW v{i} AS {text}" for i, text in enumerate(selects)]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=slow, phases=phases)
+@settings(max_examples=200, deadline=None, suppress_health_check=slow, phases=phases)
 @given(
     st.lists(st.sampled_from(VIEWS), min_size=2, max_size=4, unique=True),
     histories,
@@ -127,7 +127,7 @@ def test_views_equal_recomputation(
     play(statements[:split], statements[split:], history, seed)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=slow, phases=phases)
+@settings(max_examples=100, deadline=None, suppress_health_check=slow, phases=phases)
 @given(st.integers(0, len(STACKED)), histories, st.integers(0, 2**32))
 def test_views_on_views(split: int, history: list[tuple[str, Any]], seed: int) -> None:
     play(STACKED[:split], STACKED[split:], history, seed)

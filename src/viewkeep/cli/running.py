@@ -36,12 +36,12 @@ def run(
 
     Examples: viewkeep run news.vk, viewkeep run news.vk --once --master spark://host:7077
     """
-    with viewkeep.open(url, create=False) as db, _until_told() as told:
+    with viewkeep.open(url, create=False) as db:
         pipeline = db.pipeline(master, max_operations=max_operations)
         if once:
             pipeline.run_once()
         else:
-            with pipeline:
+            with _until_told() as told, pipeline:
                 _follow(db, pipeline, told, as_json)
         status = db.status()
     if as_json:

@@ -1,0 +1,162 @@
+"""Functions of numbers give what Spark SQL gives, over awkward values; and how that is checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+from viewkeep.errors import TypeMismatch
+from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.ops.evaluate import project
+from viewkeep.ops.functions import call
+from viewkeep.spark.convert import spark_schema
+from viewkeep.types import BIGINT, DOUBLE, INT, STRING, Column, DataType, decimal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Case = tuple[Expr, str]
+Table = Mapping[str, tuple[DataType, Sequence[Any]]]
+
+SMALL, WIDE, FINE = decimal(10, 2), decimal(38, 10), decimal(20, 18)
+_INF, _NAN = math.inf, math.nan
+I, J, G, H, D, E, S, M, N, W, F = (
+    Ref("i", INT), Ref("j", INT), Ref("g", BIGINT), Ref("h", BIGINT), Ref("d", DOUBLE),
+    Ref("e", DOUBLE), Ref("s", STRING), Ref("m", SMALL), Ref("n", SMALL), Ref("w", WIDE),
+    Ref("f", FINE),
+)  # fmt: skip
+NUMBERS: Table = {
+    "i": (INT, [None, 0, 1, -1, 7, -7, 2**31 - 1, -(2**31), 25, -25, 15, 3]),
+    "j": (INT, [1, 0, None, -1, 3, 3, 2, -1, -4, 31, 33, -2]),
+    "g": (BIGINT, [0, None, 2**63 - 1, -(2**63), -(2**63), 5, -5, 10**18, 1, -1, 2**53 + 1, 64]),
+    "h": (BIGINT, [3, 1, 2, -1, 0, -3, 7, 10**10, None, 2**62, -1, 2]),
+    "d": (DOUBLE, [None, 0.0, -0.0, 1.5, -2.5, _NAN, _INF, -_INF, 1e300, 2.675, 0.5, -1.0]),
+    "e": (DOUBLE, [1.0, None, 0.0, -0.0, 3.0, 2.0, _NAN, _INF, 1e-300, -1.0, 0.49999999999999994,
+                   -_INF]),
+    "s": (STRING, [None, "1", " 2.5 ", "x", "", "1e3", "-7", "NaN", "0", "00012", "99999999999",
+                   "-0.0"]),
+    "m": (SMALL, [*map(Decimal, ["0.00", "1.25", "-1.25", "99999999.99", "-99999999.99", "0.01",
+                                 "2.50", "-0.05", "7.77", "1.15", "-3.00"]), None]),
+    "n": (SMALL, [*map(Decimal, ["3.00", "0.00", "0.07", "99999999.99", "0.01", "-7.00", "1.10",
+                                 "2.00"]), None, *map(Decimal, ["-0.03", "12.34", "1.00"])]),
+    "w": (WIDE, [*map(Decimal, ["9999999999999999999999999999.9999999999", "0", "1.5",
+                                "-9999999999999999999999999999.9999999999", "0.0000000001",
+                                "-2.5", "123456789.987654321", "3", "0.00005", "-7"]), None,
+                 Decimal("1e27")]),
+    "f": (FINE, [*map(Decimal, ["0.000000000000000001", "-1.5", "99.999999999999999999", "0", "2",
+                                "3.141592653589793238", "-0.000000000000000005", "10", "-99",
+                                "0.5", "1"]), None]),
+}  # fmt: skip
+
+
+def agree(spark: SparkSession, table: Table, cases: Sequence[Case]) -> None:
+    """Assert that our kernel and Spark give each case the same type and the same values."""
+    columns = [Column(name, type_) for name, (type_, _) in table.items()]
+    ours = pl.DataFrame(
+        {name: pl.Series(name, values, dtype=t.polars) for name, (t, values) in table.items()}
+    )
+    order = pl.Series("#row", range(ours.height), dtype=pl.Int32)
+    rows = list(zip(order, *(values for _, values in table.values()), strict=True))
+    schema = spark_schema([Column("row", INT), *columns])
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("edges")
+    outputs = [(f"c{at}", expr) for at, (expr, _) in enumerate(cases)]
+    got = project(ours, outputs)
+    texts = ", ".join(f"{sql} AS c{at}" for at, (_, sql) in enumerate(cases))
+    answer = spark.sql(f"SELECT row, {texts} FROM edges ORDER BY row")
+    wanted = spark_schema([Column(name, expr.type) for name, expr in outputs])
+    expected = answer.collect()
+    wrong: list[str] = []
+    for at, (expr, sql) in enumerate(cases):
+        if answer.schema[at + 1].dataType != wanted[at].dataType:
+            wrong.append(f"{sql}: {expr.type}, Spark {answer.schema[at + 1].dataType}")
+        for row, (a, b) in enumerate(
+            zip(got[f"c{at}"].to_list(), (r[at + 1] for r in expected), strict=True)
+        ):
+            b = bytes(b) if isinstance(b, bytearray) else b
+            if not _same(a, b):
+                given = {n: v[row] for n, (_, v) in table.items() if n in set(_names(expr))}
+                wrong.append(f"{sql} of {given}: {a!r}, Spark {b!r}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def _names(expr: Expr) -> list[str]:
+    from viewkeep.expr import references
+
+    return list(references(expr))
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        if a != a or b != b:
+            return a != a and b != b
+        return a == b or math.isclose(a, b, rel_tol=1e-12)
+    return type(a) is type(b) and a == b
+
+
+def int_(value: int | None) -> Lit:
+    return Lit(value, INT)
+
+
+def both(name: str, *args: Ref) -> Case:
+    """A function called the same in both."""
+    return call(name, list(args)), f"{name}({', '.join(arg.name for arg in args)})"
+
+
+_PAIRS = [(I, J), (I, G), (G, H), (I, D), (D, E), (S, I), (S, M), (M, N), (M, I), (M, G), (W, M),
+          (W, W), (F, M), (F, W), (F, F), (M, D), (W, F), (W, G)]  # fmt: skip
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "remainder": "%"}
+ARITHMETIC: list[Case] = [
+    *(
+        (call(name, [a, b]), f"{a.name} {sign} {b.name}")
+        for name, sign in _SIGNS.items()
+        for a, b in _PAIRS
+    ),
+    *((call("int_divide", [a, b]), f"{a.name} DIV {b.name}")
+      for a, b in [(I, J), (G, H), (I, G), (M, N), (M, I), (W, M), (F, W), (W, F)]),
+    *((call("negate", [a]), f"-{a.name}") for a in (I, G, D, M, W, S)),
+    *((call(name, [M, int_(3)]), f"m {sign} 3") for name, sign in _SIGNS.items()),
+    *((call(name, [int_(-12), M]), f"-12 {sign} m") for name, sign in _SIGNS.items()),
+    (call("divide", [I, int_(0)]), "i / 0"),
+]  # fmt: skip
+_ONE = ["sign", "ceil", "floor", "sqrt", "cbrt", "exp", "ln", "log10", "log2", "log", "sin", "cos",
+        "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "degrees", "radians", "isnan",
+        "signum", "ceiling"]  # fmt: skip
+MATH: list[Case] = [
+    *(both(name, arg) for name in _ONE for arg in (D, E)),
+    *(both(name, arg) for name in ("abs", "ceil", "floor", "round") for arg in (I, G, D, E, S, M)),
+    *(both(name, arg) for name in ("abs", "ceil", "floor", "round") for arg in (W, F)),
+    *(both(name, a, b) for name in ("power", "pow", "atan2", "log", "nanvl")
+      for a, b in ((D, E), (E, D), (I, J))),
+    *((call("round", [a, int_(places)]), f"round({a.name}, {places})")
+      for a in (I, G, D, E, M, W, F) for places in (0, 1, 2, 5, -1, -2, -9)),
+    (call("pi", []), "pi()"),
+    (call("e", []), "e()"),
+]  # fmt: skip
+BITS: list[Case] = [
+    *((call(name, [a, b]), f"{a.name} {sign} {b.name}")
+      for name, sign in (("bitand", "&"), ("bitor", "|"), ("bitxor", "^"))
+      for a, b in ((I, J), (G, H), (I, G))),
+    *((call("bitnot", [a]), f"~{a.name}") for a in (I, G)),
+    *(both(name, a, J) for name in ("shiftleft", "shiftright") for a in (I, G)),
+    *(both("bit_count", a) for a in (I, G)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cases", [ARITHMETIC, MATH, BITS], ids=["arithmetic", "math", "bits"])
+def test_numbers_as_spark(spark: SparkSession, cases: list[Case]) -> None:
+    agree(spark, NUMBERS, cases)
+
+
+def test_the_places_of_round_are_a_constant() -> None:
+    with pytest.raises(TypeMismatch, match="number of places"):
+        call("round", [D, I])
+
+
+def test_bits_are_of_integers() -> None:
+    with pytest.raises(TypeMismatch, match="INT or BIGINT"):
+        call("bitand", [D, I])
