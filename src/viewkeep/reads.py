@@ -274,13 +274,9 @@ class Snapshot:
         while True:
             published = epochs.read().published
             try:
-                pin = epochs.pin(self._seconds, published.epoch)
+                return epochs.pin(self._seconds, published.epoch), ReadPoint(published)
             except EpochGone:
                 continue  # a newer epoch was published in between
-            # Published before the pin was written, it may have let the log after our cut go.
-            if epochs.read().published.epoch == pin.epoch:
-                return pin, ReadPoint(published)
-            epochs.unpin(pin)
 
     def _renew(self) -> None:
         while not self._closed.wait(self._seconds / 3):

@@ -11,11 +11,12 @@ from viewkeep.codec.keys import hash_key
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
-from viewkeep.engine.level import run_sources
+from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance, catch_up, run_epoch
 from viewkeep.errors import EpochGone, Fenced, PipelineError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
+from viewkeep.stores.faulty import FaultPlan, FaultyStore
 
 from .history import History
 
@@ -216,3 +217,38 @@ def test_a_rebuilt_view_is_loaded_afresh(history: History) -> None:
     catch_up(history.store, Limits(chunk=3))
     assert Epochs(history.store).ready("sums")
     history.check()
+
+
+def test_rows_that_reach_the_wrong_task_are_never_dropped(history: History) -> None:
+    put(history, *range(20))
+    history.put([{"id": i, "part": 0, "g": str(i), "x": i} for i in range(20)])
+    epochs = Epochs(history.store)
+    epoch = epochs.open_next(epochs.acquire().term, Limits())
+    assert epoch is not None
+    messages = [m for node in range(2) for m in run_sources(history.store, epoch, node)]
+    with pytest.raises(PipelineError, match="came to a task that lacks them"):
+        list(run_level(history.store, epoch, 1, [0], messages))
+
+
+def test_a_pin_is_taken_again_if_its_epoch_is_overtaken(history: History) -> None:
+    """Another epoch may be published, and the log cut, while a pin is being written."""
+    store = history.store
+    put(history, 1)
+    catch_up(store)
+
+    class Overtaken(FaultyStore):
+        overtaken = False
+
+        def meta_cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
+            if key.startswith("pin/") and new is not None and not self.overtaken:
+                self.overtaken = True
+                put(history, 2)
+                catch_up(store)
+                housekeep(store)
+            return self.inner.meta_cas(key, old, new)
+
+    pin = Epochs(Overtaken(store, FaultPlan())).pin()
+    assert pin.epoch == Epochs(store).read().published.epoch
+    assert [p.id for p in Epochs(store).pins()] == [pin.id]
+    for node in range(store.nodes):
+        store.scan(node, history.source.number, limit=10, at=pin.cut)

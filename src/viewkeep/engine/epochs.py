@@ -200,8 +200,9 @@ class Epochs:
     def pin(self, ttl: float = 3600.0, epoch: int | None = None) -> Pin:
         """Keep the published epoch readable by any process until unpinned or expired.
 
-        With `epoch`, an epoch that is still kept. A pin is safe once the record, read after it was
-        written, shows no horizon beyond it: the next epoch to open will see the pin.
+        With `epoch`, only if that is the published one. A pin is safe if its epoch is still the
+        published one after it was written: then whoever drops versions or log records of that
+        epoch does so after a later publication, and looks at the pins before.
         """
         while True:
             published = self.read().published
@@ -211,8 +212,7 @@ class Epochs:
                 uuid.uuid4().hex, published.epoch, published.cut, published.plan, time.time() + ttl
             )
             self.store.meta_cas(f"pin/{pin.id}", None, _pin_bytes(pin))
-            current = self.read().open
-            if current is None or current.horizon <= pin.epoch:
+            if self.read().published.epoch == pin.epoch:
                 return pin
             self.unpin(pin)
 

@@ -32,6 +32,7 @@ from viewkeep.engine.parcels import (
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.state import ShardState
+from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import net_changes
 from viewkeep.ops.evaluate import filter_rows, project
 from viewkeep.plan.nodes import Aggregate, Source
@@ -90,6 +91,8 @@ def run_level(
             yield shard, blob
         else:
             blobs.setdefault(shard, []).append(blob)
+    if strays := set(blobs).difference(shards):
+        raise PipelineError(f"rows for shards {sorted(strays)} came to a task that lacks them")
     outbox = Outbox(store.shards)
     progress: dict[str, dict[str, str | None]] = {}
     rows_in = written = 0

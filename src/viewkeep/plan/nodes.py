@@ -204,10 +204,15 @@ class View:
         types = {column.name: column.type for column in self.node.columns}
         shown = {inner: outer for outer, inner in reversed(self.columns)}
         columns = [Column(outer, types[inner]) for outer, inner in self.columns]
+        taken = set(self.visible)
         for part in self.node.key:
             if part.name not in shown:
-                shown[part.name] = part.name
-                columns.append(Column(part.name, types[part.name]))
+                name = part.name
+                while name in taken:  # an alias may be called as a hidden column is
+                    name = f"#{name}"
+                taken.add(name)
+                shown[part.name] = name
+                columns.append(Column(name, types[part.name]))
         return Schema(tuple(columns), tuple(shown[part.name] for part in self.node.key))
 
     @property

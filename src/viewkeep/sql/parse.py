@@ -26,10 +26,14 @@ class _Parser(Spark.Parser):  # type: ignore[misc]
         """Statements that sqlglot keeps as text are taken or refused by `analyse`."""
 
 
+class _Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+    STRING_ESCAPES = ["\\", "'", '"']  # a quote is doubled within quotes, too
+
+
 class Dialect(Spark):  # type: ignore[misc]
     """Spark SQL as viewkeep reads and prints it."""
 
-    Parser = _Parser
+    Parser, Tokenizer = _Parser, _Tokenizer
 
 
 def parse(text: str) -> list[exp.Expr]:

@@ -95,7 +95,7 @@ def _subtract(site: Site) -> pl.Expr:
     a, b = site.args
     if not site.result.is_decimal:
         return a - b
-    negated = decimals.scaled(-decimals.unscaled(b), site.types[1])
+    negated = decimals.scaled(decimals.negated(decimals.unscaled(b)), site.types[1])
     return decimals.add(a, negated, *_pair(site), site.result)
 
 
@@ -144,7 +144,7 @@ def _quotient(site: Site) -> pl.Expr:
 
 def _negate(site: Site) -> pl.Expr:
     if site.result.is_decimal:
-        return decimals.scaled(-decimals.unscaled(site.first), site.result)
+        return decimals.scaled(decimals.negated(decimals.unscaled(site.first)), site.result)
     if site.result == DOUBLE:
         return -site.first
     return pl.lit(0, dtype=site.result.polars) - site.first

@@ -25,6 +25,11 @@ def whole(value: int) -> pl.Expr:
     return pl.lit(value, dtype=pl.Int128)
 
 
+def negated(raw: pl.Expr) -> pl.Expr:
+    """Minus 128-bit integers, by a subtraction: polars has no negation of them."""
+    return whole(0) - raw
+
+
 def unscaled(expr: pl.Expr) -> pl.Expr:
     """The unscaled integers of a DECIMAL expression."""
     return expr.to_physical()
@@ -56,13 +61,13 @@ def half_up(raw: pl.Expr, divisor: pl.Expr) -> pl.Expr:
     quotient = size // by
     rest = size - quotient * by
     rounded = quotient + (rest >= by - rest).cast(pl.Int128)
-    return pl.when((raw < 0) != (divisor < 0)).then(-rounded).otherwise(rounded)
+    return pl.when((raw < 0) != (divisor < 0)).then(negated(rounded)).otherwise(rounded)
 
 
 def truncated(raw: pl.Expr, divisor: pl.Expr) -> pl.Expr:
     """raw / divisor towards zero; NULL for a zero divisor."""
     quotient = raw.abs() // divisor.abs()
-    return pl.when((raw < 0) != (divisor < 0)).then(-quotient).otherwise(quotient)
+    return pl.when((raw < 0) != (divisor < 0)).then(negated(quotient)).otherwise(quotient)
 
 
 def add(a: pl.Expr, b: pl.Expr, at: DataType, bt: DataType, result: DataType) -> pl.Expr:

@@ -86,7 +86,7 @@ def _to_whole(up: bool) -> Callable[[Site], pl.Expr]:
         raw = decimals.unscaled(site.first)
         cut = decimals.truncated(raw, decimals.whole(10**type_.scale))
         rest = raw - cut * decimals.whole(10**type_.scale)
-        step = (rest > 0).cast(pl.Int128) if up else -(rest < 0).cast(pl.Int128)
+        step = (rest > 0).cast(pl.Int128) if up else decimals.negated((rest < 0).cast(pl.Int128))
         return decimals.scaled(cut + step, site.result)
 
     return build
