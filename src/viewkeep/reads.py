@@ -36,7 +36,11 @@ def loading_of(epochs: Epochs, view: str) -> str | None:
     if left is None:
         return None
     parts = sum(len(parts) for parts in left.values())
-    return f"{parts} {'part' if parts == 1 else 'parts'} left" if parts else ""
+    if not parts:
+        return ""
+    loaded = epochs.read().published.loaded
+    rows = sum(loaded.get(feed, 0) for feed in left)
+    return f"{rows:,} rows in, {parts} {'part' if parts == 1 else 'parts'} left"
 
 
 class ReadPoint:

@@ -252,3 +252,18 @@ def test_a_pin_is_taken_again_if_its_epoch_is_overtaken(history: History) -> Non
     assert [p.id for p in Epochs(store).pins()] == [pin.id]
     for node in range(store.nodes):
         store.scan(node, history.source.number, limit=10, at=pin.cut)
+
+
+def test_loading_says_how_far_it_is(history: History) -> None:
+    put(history, *range(30))
+    catch_up(history.store)
+    history.create_view("CREATE VIEW later AS SELECT id FROM items")
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    seen = []
+    while (published := advance(history.store, term, Limits(chunk=4))) is not None:
+        seen.append(sum(published.loaded.values()))
+        history.check()
+    assert seen[:2] == [8, 16]  # a chunk per node
+    assert seen[-1] == 0
+    assert epochs.unfinished("later") == {}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from viewkeep.engine.lease import Lease, acquire, release, renew
-from viewkeep.engine.loading import Loading, begin_loading, merge_progress
+from viewkeep.engine.loading import Loading, add_loaded, begin_loading, merge_progress
 from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.engine.report import Report
 from viewkeep.errors import EpochGone, Fenced
@@ -42,6 +42,7 @@ class Published:
     cut: Cut
     plan: int
     loading: Loading = field(default_factory=dict)
+    loaded: Mapping[str, int] = field(default_factory=dict)  # rows in so far, per loading feed
     at: int = 0  # nanoseconds since 1970
     operations: int = 0
     seconds: float = 0.0
@@ -159,11 +160,14 @@ class Epochs:
         if record.open is None or record.open.epoch != epoch.epoch:
             raise Fenced(f"epoch {epoch.epoch} is not the open one")
         now = time.time_ns()
+        reports = list(reports)
+        loading = merge_progress(epoch.loading, reports)
         published = Published(
             epoch=epoch.epoch,
             cut=epoch.cut,
             plan=epoch.plan,
-            loading=merge_progress(epoch.loading, reports),
+            loading=loading,
+            loaded=add_loaded(record.published.loaded, loading, reports),
             at=now,
             operations=epoch.operations,
             seconds=(now - epoch.opened) / 1e9,

@@ -17,7 +17,7 @@ from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.changes import base_changes, base_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
-from viewkeep.engine.loading import Chunk
+from viewkeep.engine.loading import Chunk, Progress
 from viewkeep.engine.parcels import (
     REPORT,
     ROWS,
@@ -30,7 +30,6 @@ from viewkeep.engine.parcels import (
     unpack,
 )
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.report import Report
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import net_changes
@@ -46,7 +45,7 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
     program = load_plan(store, epoch.plan).program
     outbox = Outbox(store.shards)
     inbox: dict[str, list[pl.DataFrame]] = {}
-    progress: dict[str, dict[str, str | None]] = {}
+    progress = Progress()
     rows_in = 0
 
     def send(operator: Operator, delta: pl.DataFrame) -> None:
@@ -64,7 +63,7 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
         chunks = _source_chunks(store, epoch, node, source, consumers)
         for operator in consumers:
             if (chunk := chunks.get(operator.id)) is not None:
-                progress.setdefault(operator.feed.id, {})[str(node)] = chunk.progress
+                progress.note(operator.feed.id, node, chunk)
                 send(operator, base_rows(source, chunk, operator.narrowed[0]))
         needed = frozenset[str]().union(*(op.narrowed[0] for op in consumers))
         with_keys = bool(chunks) or any(op.feed.local for op in consumers)
@@ -76,7 +75,7 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
     written = _write_local(store, epoch, program, inbox)
     yield from outbox.messages()
     spent = time.perf_counter() - began
-    yield REPORT, Report(0, progress, rows_in, written, spent).encode()
+    yield REPORT, progress.report(0, rows_in, written, spent).encode()
 
 
 def run_level(
@@ -94,7 +93,7 @@ def run_level(
     if strays := set(blobs).difference(shards):
         raise PipelineError(f"rows for shards {sorted(strays)} came to a task that lacks them")
     outbox = Outbox(store.shards)
-    progress: dict[str, dict[str, str | None]] = {}
+    progress = Progress()
     rows_in = written = 0
     for shard in shards:
         state = ShardState(store, shard, epoch.epoch, epoch.horizon)
@@ -112,11 +111,11 @@ def run_level(
                 for part in _restricted(operator, delta, loaded):
                     _pass_on(consumer, part, arrived, outbox)
                 if loaded is not None:
-                    progress.setdefault(consumer.feed.id, {})[str(shard)] = loaded.progress
+                    progress.note(consumer.feed.id, shard, loaded)
         written += state.commit()
     yield from outbox.messages()
     spent = time.perf_counter() - began
-    yield REPORT, Report(level, progress, rows_in, written, spent).encode()
+    yield REPORT, progress.report(level, rows_in, written, spent).encode()
 
 
 def through_steps(operator: Operator, delta: pl.DataFrame) -> pl.DataFrame:

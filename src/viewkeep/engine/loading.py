@@ -62,6 +62,18 @@ def merge_progress(loading: Loading, reports: Iterable[Report]) -> Loading:
     return {feed: parts for feed, parts in left.items() if parts}
 
 
+def add_loaded(
+    before: Mapping[str, int], loading: Loading, reports: Iterable[Report]
+) -> dict[str, int]:
+    """How many rows are in so far for each feed that is still being loaded."""
+    counts = {feed: before.get(feed, 0) for feed in loading}
+    for report in reports:
+        for feed, rows in report.loaded.items():
+            if feed in counts:
+                counts[feed] += rows
+    return counts
+
+
 class Chunk:
     """The rows to load for feeds that stand at one bound, and the changes they let pass."""
 
@@ -80,3 +92,20 @@ class Chunk:
         if self.progress is None:
             return delta
         return delta.filter(pl.col(KEY) <= bytes.fromhex(self.progress))
+
+
+class Progress:
+    """Collects what a task has loaded, for its report."""
+
+    def __init__(self) -> None:
+        self._bounds: dict[str, dict[str, str | None]] = {}
+        self._rows: dict[str, int] = {}
+
+    def note(self, feed: str, part: int, chunk: Chunk) -> None:
+        """Take notice of a chunk that a feed has been given."""
+        self._bounds.setdefault(feed, {})[str(part)] = chunk.progress
+        self._rows[feed] = self._rows.get(feed, 0) + len(chunk.rows)
+
+    def report(self, level: int, rows_in: int, rows_written: int, seconds: float) -> Report:
+        """The report of a task that ends."""
+        return Report(level, self._bounds, self._rows, rows_in, rows_written, seconds)

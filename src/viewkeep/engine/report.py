@@ -13,6 +13,7 @@ class Report:
 
     level: int
     progress: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    loaded: Mapping[str, int] = field(default_factory=dict)  # feed -> rows loaded by this task
     rows_in: int = 0
     rows_written: int = 0
     seconds: float = 0.0
