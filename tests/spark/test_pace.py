@@ -9,7 +9,8 @@ from viewkeep.stores.contract import Cut
 
 def epoch(number: int, operations: int, seconds: float, loading: bool = False) -> Published:
     left = {"feed": {"0": "00"}} if loading else {}
-    return Published(number, Cut(0, (0,)), 1, left, 0, operations, seconds)
+    cut = Cut(0, (0,))
+    return Published(number, cut, 1, loading=left, operations=operations, seconds=seconds)
 
 
 def test_grows_to_the_limits_while_epochs_are_short() -> None:

@@ -16,6 +16,7 @@ import viewkeep
 from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json
 from viewkeep.database import Database
+from viewkeep.engine.epochs import Published
 from viewkeep.status import Status, line
 
 LOOK_SECONDS = 0.5
@@ -37,7 +38,8 @@ def run(
     Examples: viewkeep run news.vk, viewkeep run news.vk --once --master spark://host:7077
     """
     with viewkeep.open(url, create=False) as db:
-        pipeline = db.pipeline(master, max_operations=max_operations)
+        report = _print_epoch if once and not as_json else None
+        pipeline = db.pipeline(master, max_operations=max_operations, on_epoch=report)
         if once:
             pipeline.run_once()
         else:
@@ -48,6 +50,15 @@ def run(
         print_json({"epoch": status.epoch, "lag": status.lag})
     else:
         console.print(f"published epoch {status.epoch}; {status.lag:,} operations behind")
+
+
+def _print_epoch(published: Published) -> None:
+    """The progress of a run that catches up: a line per epoch."""
+    loading = f", {sum(published.loaded.values()):,} rows loaded" if published.loading else ""
+    console.print(
+        f"epoch {published.epoch}: {published.operations:,} operations{loading} "
+        f"in {published.seconds:.2f} s"
+    )
 
 
 @contextmanager

@@ -251,9 +251,10 @@ class Epochs:
         if raw is None:
             start = Cut(0, (0,) * self.store.nodes)
             return None, EpochRecord(0, Published(0, start, 0), None)
-        if self._seen is None or self._seen[0] != raw:
-            self._seen = (raw, _record_from(raw))
-        return self._seen
+        seen = self._seen  # another thread may replace it meanwhile
+        if seen is None or seen[0] != raw:
+            seen = self._seen = (raw, _record_from(raw))
+        return seen
 
     def _swap(self, raw: bytes | None, record: EpochRecord) -> bool:
         return self.store.meta_cas(_RECORD, raw, _record_bytes(record))
