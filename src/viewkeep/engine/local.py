@@ -13,13 +13,17 @@ from viewkeep.engine.report import Report
 from viewkeep.stores.contract import Store
 
 
-def run_epoch(store: Store, epoch: OpenEpoch) -> list[Report]:
-    """Run every task of an open epoch; publishing it is the caller's."""
+def run_epoch(store: Store, epoch: OpenEpoch, tasks: int = 1) -> list[Report]:
+    """Run every task of an open epoch, `tasks` a level; publishing it is the caller's."""
     messages: list[Message] = []
     for node in range(store.nodes):
         messages += run_sources(store, epoch, node)
     for level in range(1, load_plan(store, epoch.plan).program.levels):
-        messages = list(run_level(store, epoch, level, range(store.shards), messages))
+        sent, messages = messages, []
+        for task in range(tasks):
+            mine = [message for message in sent if message[0] % tasks == task]
+            shards = range(task, store.shards, tasks)
+            messages += run_level(store, epoch, level, shards, mine)
     return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
 
 
