@@ -59,10 +59,7 @@ class Catalog:
             if name not in plan.tables:
                 _missing(name, "table", plan.tables, if_exists)
                 return None
-            if users := sorted(v for v, view in plan.views.items() if name in _tables(view)):
-                raise CatalogError(
-                    f"table {name} is read by {', '.join(users)}; drop the views first"
-                )
+            _refuse_read(plan, name)
             return replace(plan, tables=_without(plan.tables, name))
 
         self._commit(change)
@@ -77,6 +74,7 @@ class Catalog:
             if view.name in plan.views and (if_not_exists or or_replace):
                 if if_not_exists:
                     return None
+                _refuse_read(plan, view.name)
                 plan = _drop(plan, view.name)
             _refuse_taken(plan, view.name)
             return _numbered(
@@ -90,12 +88,13 @@ class Catalog:
         self._commit(change)
 
     def drop_view(self, name: str, if_exists: bool = False) -> None:
-        """Remove a view. Views that were defined over it stay: they stand on its tables."""
+        """Remove a view that no other view is written over; its state goes as epochs go by."""
 
         def change(plan: PlanVersion) -> PlanVersion | None:
             if name not in plan.views:
                 _missing(name, "view", plan.views, if_exists)
                 return None
+            _refuse_read(plan, name)
             return _numbered(_drop(plan, name))
 
         self._commit(change)
@@ -162,12 +161,14 @@ def _without(items: Mapping[str, _T], name: str) -> dict[str, _T]:
     return {key: value for key, value in items.items() if key != name}
 
 
-def _tables(view: View) -> set[str]:
-    """The base tables that a view reads."""
-    node = view.node.input
-    while not isinstance(node, Source):
-        node = node.input
-    return {node.table}
+def _refuse_read(plan: PlanVersion, name: str) -> None:
+    """Refuse to take away what the SQL of a view names: it could not be verified any more."""
+    if users := sorted(user for user, view in plan.views.items() if name in view.reads):
+        raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
+
+
+def _those(users: list[str]) -> str:
+    return "that view" if len(users) == 1 else "those views"
 
 
 def _refuse_taken(plan: PlanVersion, name: str) -> None:

@@ -147,7 +147,7 @@ class Executor:
         if isinstance(statement, st.CreateView):
             view = statement.view
         elif isinstance(statement, st.Select):
-            view = make_view(_QUERY_NAME, "", replace(statement.query, limit=None, offset=0))
+            view = make_view(_QUERY_NAME, "", replace(statement.query, limit=None, offset=0), ())
         else:
             raise Unsupported(
                 "EXPLAIN is for SELECT and CREATE VIEW: other statements have no plan"

@@ -218,7 +218,7 @@ def test_refusals(shop: Database) -> None:
         shop.sql("CREATE TABLE items (id BIGINT PRIMARY KEY)")
     shop.sql("CREATE TABLE IF NOT EXISTS items (id BIGINT PRIMARY KEY)")
     shop.sql("CREATE VIEW v AS SELECT id FROM items")
-    with pytest.raises(CatalogError, match="drop the views first"):
+    with pytest.raises(CatalogError, match="items is read by v; drop that view first"):
         shop.sql("DROP TABLE items")
     with pytest.raises(SqlError):
         shop.sql("DELETE FROM v WHERE id = 1")

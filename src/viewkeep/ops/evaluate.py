@@ -1,7 +1,8 @@
 """Runs typed expressions over polars frames.
 
 Law: a result depends on the row alone, has exactly the type its expression says, and there is one
-per row, also when the expression reads no column or the frame is empty.
+per row, also when the expression reads no column or the frame is empty. A time that a function
+makes is of the years 1 to 9999, or NULL.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import polars as pl
 
 from viewkeep.expr import Call, Expr, Lit, Ref, Scalar
 from viewkeep.ops.functions import FUNCTIONS, Site
+from viewkeep.ops.functions.casts import in_years
 
 _ANCHOR = "#rows"
 
@@ -34,7 +36,7 @@ def _compiled(expr: Expr) -> pl.Expr:
         expr.type,
         {i: arg.value for i, arg in enumerate(expr.args) if isinstance(arg, Lit)},
     )
-    return FUNCTIONS[expr.function].build(site)
+    return in_years(FUNCTIONS[expr.function].build(site), expr.type)
 
 
 def filter_rows(df: pl.DataFrame, predicate: Expr) -> pl.DataFrame:

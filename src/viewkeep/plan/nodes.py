@@ -189,14 +189,15 @@ class View:
     """A named view: its SQL, the Arrange node that keeps it, and what its columns are called.
 
     `columns` pairs each visible name with a column of `node`, in order; a node column that is only
-    part of the key is hidden. `key` names the columns by which the view is read, visible names
-    where they are visible.
+    part of the key is hidden. `reads` names the tables and views that the SQL is written over; the
+    plan itself stands on base tables alone.
     """
 
     name: str
     sql: str
     node: Arrange
     columns: tuple[tuple[str, str], ...]
+    reads: tuple[str, ...] = ()
 
     @property
     def schema(self) -> Schema:

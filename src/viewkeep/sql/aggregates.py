@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.expr import Call, Expr, Lit, Ref
-from viewkeep.ops.functions import VOID
+from viewkeep.ops.functions import VOID, cast_to
+from viewkeep.ops.functions.coercion import bounded
 from viewkeep.plan.nodes import AggregateCall
-from viewkeep.sql.expressions import Leaf, lower, make, predicate
+from viewkeep.sql.canonical import make
+from viewkeep.sql.columns import unused
+from viewkeep.sql.expressions import Leaf, lower, predicate
 from viewkeep.sql.parse import text_of
-from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, decimal
+from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType
 
 TAKEN = ("count", "sum", "avg", "min", "max")
 _ALIASES = {"mean": "avg", "count_if": "count_if"}
@@ -21,6 +24,9 @@ _LATER = {
     "every", "some", "any_value", "first", "last", "first_value", "last_value", "array_agg",
     "collect_list", "collect_set", "string_agg", "listagg", "percentile", "median", "min_by",
     "max_by", "approx_count_distinct", "grouping", "corr", "covar_pop", "covar_samp", "mode",
+    "approx_percentile", "percentile_approx", "percentile_cont", "percentile_disc", "std",
+    "histogram_numeric", "skewness", "kurtosis", "bit_and", "bit_or", "bit_xor", "try_sum",
+    "try_avg", "product", "grouping_id", "regr_count", "regr_slope", "regr_r2", "regr_intercept",
 }  # fmt: skip
 
 
@@ -63,7 +69,9 @@ class Calls:
         if not isinstance(function, exp.Anonymous):
             raise Unsupported("FILTER needs an aggregate", fragment=text_of(tree))
         name = _ALIASES.get(function.name.lower(), function.name.lower())
-        if name in _LATER or name not in (*TAKEN, "count_if"):
+        if not is_aggregate(function):
+            raise Unsupported("FILTER needs an aggregate", fragment=text_of(tree))
+        if name in _LATER:
             raise Unsupported(
                 f"the aggregate {name} is not taken yet",
                 fragment=text_of(tree),
@@ -81,9 +89,12 @@ class Calls:
             if name != "count" or distinct:
                 raise Unsupported("* is an argument of COUNT alone", fragment=text_of(tree))
             return self._made("count", False, None if condition is None else _when(condition))
-        value = lower(argument, self._inner(tree))
+        if isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star):
+            raise Unsupported(f"{name} takes one column", fragment=text_of(tree))
         if name == "count_if":
             name, value = "count", _when(predicate(argument, self._inner(tree)))
+        else:
+            value = lower(argument, self._inner(tree))
         if condition is not None:
             value = make("case", condition, value, Lit(None, VOID))
         if isinstance(value, Lit) and value.value is not None and name == "count" and not distinct:
@@ -108,20 +119,18 @@ class Calls:
         if value is None:
             return AggregateCall(self._named("count(*)"), "count_star", None, BIGINT)
         result = _result(name, value.type)
-        if name in ("sum", "avg") and not value.type.is_numeric:
-            value = make("double", value) if value.type == STRING else value
+        if name in ("sum", "avg") and value.type == STRING:
+            value = cast_to(value, DOUBLE)
         text = f"{name}({'distinct ' if distinct else ''}{value})"
         function = f"{name}_distinct" if distinct else name
         return AggregateCall(self._named(text), function, value, result)
 
     def _named(self, text: str) -> str:
         # A group may be keyed by what another query counted, under that very name.
-        while text in self._taken:
-            text += "'"
-        return text
+        return unused(text, self._taken)
 
 
-def group_rewriter(keys: dict[Expr, str], aggregates: Iterable[str]) -> Callable[[Expr], Expr]:
+def group_rewriter(keys: Mapping[Expr, str], aggregates: Iterable[str]) -> Callable[[Expr], Expr]:
     """Turns expressions over rows and aggregates into expressions over the Aggregate's columns."""
     made = frozenset(aggregates)
 
@@ -151,10 +160,8 @@ def _result(name: str, given: DataType) -> DataType:
         return given
     if given.is_decimal:
         if name == "sum":
-            return decimal(min(38, given.precision + 10), given.scale)
-        scale = min(38, given.scale + 4)
-        whole = given.precision - given.scale
-        return decimal(min(38, whole + scale), min(scale, max(38 - whole, min(scale, 6))))
+            return bounded(given.precision + 10, given.scale)
+        return bounded(given.precision + 4, given.scale + 4)
     if given.is_integer and name == "sum":
         return BIGINT
     if given.is_numeric or given == STRING:

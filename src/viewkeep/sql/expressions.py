@@ -1,26 +1,25 @@
 """Scalar syntax trees to typed expressions in canonical form.
 
-Canonical: constants are folded, a constant stands right of a comparison, and the arguments of
-commutative functions are in the order of their texts; so expressions that are spelt differently in
-these ways are equal. Anything not recognised is refused; nothing is passed over.
+Law: anything not recognised is refused, with the innermost fragment that is to blame. The parts of
+a node that are not read here have been refused by `understood`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Callable
 from typing import TypeAlias
 
 from sqlglot import exp
 
-from viewkeep.errors import SqlError, TypeMismatch, Unsupported
-from viewkeep.expr import Call, Expr, Lit
-from viewkeep.ops.evaluate import evaluate_one
-from viewkeep.ops.functions import VOID, call, cast_to
+from viewkeep.errors import SqlError, TypeMismatch, UnknownName, Unsupported
+from viewkeep.expr import Expr, Lit
+from viewkeep.ops.functions import VOID, cast_to
+from viewkeep.sql.canonical import fold, make
+from viewkeep.sql.constants import constant
 from viewkeep.sql.intervals import parts_of
 from viewkeep.sql.parse import text_of
-from viewkeep.sql.types import type_of
-from viewkeep.types import BIGINT, BINARY, BOOLEAN, DOUBLE, INT, STRING, decimal
+from viewkeep.sql.types import cast_type
+from viewkeep.types import BIGINT, BOOLEAN, INT, DataType
 
 # What a column, an aggregate or another leaf means is up to the place an expression stands in.
 Leaf: TypeAlias = Callable[[exp.Expr], Expr | None]
@@ -48,30 +47,44 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "bitand",
     exp.BitwiseOr: "bitor",
     exp.BitwiseXor: "bitxor",
+    exp.BitwiseLeftShift: "shiftleft",
+    exp.BitwiseRightShift: "shiftright",
 }
 _UNARY: dict[type[exp.Expr], str] = {
     exp.Not: "not",
     exp.Neg: "negate",
     exp.BitwiseNot: "bitnot",
 }
-_COMMUTATIVE = {"and", "or", "eq", "ne", "null_safe_eq", "add", "multiply", "bitand", "bitor"}
-_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-_CASTS = {
-    "int": "INT",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "string": "STRING",
-    "boolean": "BOOLEAN",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "binary": "BINARY",
-    "float": "DOUBLE",
+_CASTS = (
+    "int", "bigint", "double", "string", "boolean", "date", "timestamp", "binary", "decimal",
+    "float", "tinyint", "smallint",
+)  # fmt: skip
+_EXTRACT = {
+    "year": "year",
+    "quarter": "quarter",
+    "month": "month",
+    "week": "weekofyear",
+    "day": "day",
+    "dayofweek": "dayofweek",
+    "dow": "dayofweek",
+    "doy": "dayofyear",
+    "hour": "hour",
+    "minute": "minute",
 }
-_EXTRACT = {"dow": "dayofweek", "doy": "dayofyear", "week": "weekofyear", "dayofmonth": "day"}
 _FLUID = {
     "now", "current_timestamp", "current_date", "curdate", "localtimestamp", "current_timezone",
-    "rand", "random", "randn", "uuid", "shuffle", "monotonically_increasing_id", "current_user",
-    "input_file_name", "spark_partition_id", "unix_timestamp()",
+    "rand", "randn", "uuid", "shuffle", "monotonically_increasing_id", "current_user",
+    "input_file_name", "spark_partition_id", "user", "session_user", "current_time", "random",
+    "randstr", "uniform", "current_catalog", "current_database", "current_schema", "version",
+}  # fmt: skip
+
+
+# Kernels that SQL has an operator or a form for. Spark has no functions of these names, so a view
+# that called them could not be recomputed by it.
+_KERNELS = {
+    "add", "add_interval", "bitand", "bitnot", "bitor", "bitxor", "divide", "eq", "ge", "gt", "iff",
+    "int_divide", "is_false", "is_not_null", "is_null", "is_true", "le", "lt", "multiply", "ne",
+    "negate", "null_safe_eq", "remainder", "subtract",
 }  # fmt: skip
 
 
@@ -95,111 +108,45 @@ def predicate(tree: exp.Expr, leaf: Leaf) -> Expr:
     return made
 
 
-def make(name: str, *args: Expr) -> Expr:
-    """A call in canonical form."""
-    if name in _COMMUTATIVE and len(args) == 2:
-        args = tuple(sorted(args, key=_constants_last))
-    elif name in _MIRRORED and isinstance(args[0], Lit) and not isinstance(args[1], Lit):
-        name, args = _MIRRORED[name], (args[1], args[0])
-    made = call(name, args)
-    if isinstance(made, Call):  # the casts that the function asked for may be of constants
-        made = Call(made.function, tuple(fold(arg) for arg in made.args), made.type)
-    return fold(made)
-
-
-def fold(expr: Expr) -> Expr:
-    """A call of constants as the constant it gives."""
-    if isinstance(expr, Call) and all(isinstance(arg, Lit) for arg in expr.args):
-        return Lit(evaluate_one(expr, {}), expr.type)
-    return expr
-
-
-def conjuncts(expr: Expr) -> list[Expr]:
-    """The conditions that a conjunction is made of, in canonical order, each once."""
-    found: dict[str, Expr] = {}
-
-    def visit(part: Expr) -> None:
-        if isinstance(part, Call) and part.function == "and":
-            for arg in part.args:
-                visit(arg)
-        else:
-            found[str(part)] = part
-
-    visit(expr)
-    return [found[text] for text in sorted(found)]
-
-
-def conjunction(parts: Sequence[Expr]) -> Expr:
-    """One condition that is true where all of them are."""
-    made = parts[0]
-    for part in parts[1:]:
-        made = call("and", [made, part])
-    return made
-
-
-def _constants_last(expr: Expr) -> tuple[bool, str]:
-    return isinstance(expr, Lit), str(expr)
-
-
 def _lower(tree: exp.Expr, leaf: Leaf) -> Expr:
     known = leaf(tree)
     if known is not None:
         return known
-    for made in (_constant(tree), _operator(tree, leaf), _form(tree, leaf), _function(tree, leaf)):
+    written = constant(tree)
+    if written is not None:
+        return written
+    for read in (_operator, _form, _function):
+        made = read(tree, leaf)
         if made is not None:
             return made
     raise _refused(tree)
 
 
-def _constant(tree: exp.Expr) -> Expr | None:
-    if isinstance(tree, exp.Literal):
-        return Lit(tree.name, STRING) if tree.is_string else _number(tree.name)
-    if isinstance(tree, exp.Boolean):
-        return Lit(bool(tree.this), BOOLEAN)
-    if isinstance(tree, exp.Null):
-        return Lit(None, VOID)
-    if isinstance(tree, exp.HexString):
-        return Lit(bytes.fromhex(tree.name), BINARY)
-    return None
-
-
-def _number(text: str) -> Lit:
-    if "e" in text.lower():
-        return Lit(float(text), DOUBLE)
-    if "." in text:
-        value = Decimal(text)
-        scale = -int(value.as_tuple().exponent)
-        digits = max(len(value.as_tuple().digits), scale)
-        return Lit(value, decimal(max(digits, 1), scale))
-    number = int(text)
-    if -(2**31) <= number < 2**31:
-        return Lit(number, INT)
-    if -(2**63) <= number < 2**63:
-        return Lit(number, BIGINT)
-    return Lit(Decimal(number), decimal(len(text), 0))
-
-
 def _operator(tree: exp.Expr, leaf: Leaf) -> Expr | None:
     kind = type(tree)
     if kind is exp.Paren:
-        return _lower(tree.this, leaf)
+        return lower(tree.this, leaf)
     if kind in (exp.Add, exp.Sub) and isinstance(tree.expression, exp.Interval):
         sign = -1 if kind is exp.Sub else 1
-        return _shifted(_lower(tree.this, leaf), tree.expression, sign)
+        return _shifted(lower(tree.this, leaf), tree.expression, sign)
     if kind is exp.Add and isinstance(tree.this, exp.Interval):
-        return _shifted(_lower(tree.expression, leaf), tree.this, 1)
+        return _shifted(lower(tree.expression, leaf), tree.this, 1)
     if kind in _BINARY:
         right = tree.expression
         if isinstance(right, exp.Any | exp.All):
             raise Unsupported("ANY and ALL are not taken", hint="Write the conditions with OR, AND")
-        return make(_BINARY[kind], _lower(tree.this, leaf), _lower(right, leaf))
+        made = make(_BINARY[kind], lower(tree.this, leaf), lower(right, leaf))
+        return make("not", made) if tree.args.get("negate") else made
+    if kind is exp.NullSafeNEQ:
+        equal = make("null_safe_eq", lower(tree.this, leaf), lower(tree.expression, leaf))
+        return make("not", equal)
     if kind in _UNARY:
-        return make(_UNARY[kind], _lower(tree.this, leaf))
+        return make(_UNARY[kind], lower(tree.this, leaf))
     if isinstance(tree, exp.Is):
-        return _is(_lower(tree.this, leaf), tree.expression)
+        return _is(lower(tree.this, leaf), tree.expression)
     if isinstance(tree, exp.Between):
-        value = _lower(tree.this, leaf)
-        low, high = _lower(tree.args["low"], leaf), _lower(tree.args["high"], leaf)
+        value = lower(tree.this, leaf)
+        low, high = lower(tree.args["low"], leaf), lower(tree.args["high"], leaf)
         return make("and", make("ge", value, low), make("le", value, high))
     if isinstance(tree, exp.In):
         return _in(tree, leaf)
@@ -209,7 +156,8 @@ def _operator(tree: exp.Expr, leaf: Leaf) -> Expr | None:
         if name not in ("like", "ilike"):
             raise _refused(tree)
         args = (inner.this, inner.expression, tree.expression)
-        return make(name, *(_lower(arg, leaf) for arg in args))
+        made = make(name, *(lower(arg, leaf) for arg in args))
+        return make("not", made) if inner.args.get("negate") else made
     return None
 
 
@@ -226,42 +174,50 @@ def _in(tree: exp.In, leaf: Leaf) -> Expr:
         raise Unsupported(
             "a subquery in an expression is not taken yet", hint="Use a list of values"
         )
-    options = [_lower(option, leaf) for option in tree.expressions]
-    value = _lower(tree.this, leaf)
-    if not all(isinstance(option, Lit) for option in options):
-        made = make("eq", value, options[0])
-        for option in options[1:]:
-            made = make("or", made, make("eq", value, option))
-        return made
-    distinct = {str(option): option for option in options}
-    return make("in", value, *(distinct[text] for text in sorted(distinct)))
+    if isinstance(tree.this, exp.Tuple):
+        raise Unsupported("IN takes one value on its left", hint="Write the conditions with AND")
+    options = [lower(option, leaf) for option in tree.expressions]
+    return make("in", lower(tree.this, leaf), *options)
 
 
 def _form(tree: exp.Expr, leaf: Leaf) -> Expr | None:
     """Functions that have a syntax of their own."""
     if isinstance(tree, exp.Cast | exp.TryCast):
-        return fold(cast_to(_lower(tree.this, leaf), type_of(tree.to)))
+        return _cast(tree, leaf)
     if isinstance(tree, exp.Case):
         return _case(tree, leaf)
     if isinstance(tree, exp.If):
-        args = [tree.this, tree.args["true"], tree.args.get("false") or exp.Null()]
-        return make("case", *(_lower(arg, leaf) for arg in args))
+        args = [tree.this, tree.args["true"], tree.args.get("false")]
+        if args[2] is None:
+            raise TypeMismatch("IF takes a condition and two values")
+        return make("case", *(lower(arg, leaf) for arg in args))
     if isinstance(tree, exp.Extract):
         part = tree.name.lower()
-        return make(_EXTRACT.get(part, part), _lower(tree.expression, leaf))
+        if part not in _EXTRACT:
+            raise Unsupported(f"EXTRACT takes {', '.join(_EXTRACT)}", fragment=text_of(tree))
+        return make(_EXTRACT[part], lower(tree.expression, leaf))
     if isinstance(tree, exp.StrPosition):
         given = (tree.args.get("substr"), tree.this, tree.args.get("position"))
-        return make("locate", *(_lower(arg, leaf) for arg in given if arg is not None))
+        return make("locate", *(lower(arg, leaf) for arg in given if arg is not None))
     if isinstance(tree, exp.Substring):
         given = (tree.this, tree.args.get("start"), tree.args.get("length"))
-        return make("substring", *(_lower(arg, leaf) for arg in given if arg is not None))
+        return make("substring", *(lower(arg, leaf) for arg in given if arg is not None))
     if isinstance(tree, exp.Trim):
         side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(
             tree.args.get("position") or "", "trim"
         )
         trimmed = (tree.this, *([tree.expression] if tree.expression else []))
-        return make(side, *(_lower(arg, leaf) for arg in trimmed))
+        return make(side, *(lower(arg, leaf) for arg in trimmed))
     return None
+
+
+def _cast(tree: exp.Expr, leaf: Leaf) -> Expr:
+    inner, target = tree.this, cast_type(tree.args["to"])
+    made = fold(cast_to(lower(inner, leaf), target))
+    # sqlglot reads DATE '...' as Cast and CAST(...) as TryCast: the first is a constant.
+    if type(tree) is exp.Cast and isinstance(inner, exp.Literal) and made == Lit(None, target):
+        raise TypeMismatch(f"this is no {target}", fragment=text_of(inner))
+    return made
 
 
 def _case(tree: exp.Case, leaf: Leaf) -> Expr:
@@ -269,12 +225,12 @@ def _case(tree: exp.Case, leaf: Leaf) -> Expr:
     for branch in tree.args["ifs"]:
         condition: Expr
         if tree.this is not None:
-            condition = make("eq", _lower(tree.this, leaf), _lower(branch.this, leaf))
+            condition = make("eq", lower(tree.this, leaf), lower(branch.this, leaf))
         else:
-            condition = _lower(branch.this, leaf)
-        args += [condition, _lower(branch.args["true"], leaf)]
+            condition = lower(branch.this, leaf)
+        args += [condition, lower(branch.args["true"], leaf)]
     default = tree.args.get("default")
-    args.append(Lit(None, VOID) if default is None else _lower(default, leaf))
+    args.append(Lit(None, VOID) if default is None else lower(default, leaf))
     return make("case", *args)
 
 
@@ -290,28 +246,30 @@ def _function(tree: exp.Expr, leaf: Leaf) -> Expr | None:
     name = tree.name.lower()
     if name in _FLUID or (name == "unix_timestamp" and not tree.expressions):
         raise _fluid(name)
-    args = [_lower(arg, leaf) for arg in tree.expressions]
+    if name in _KERNELS:
+        raise UnknownName(f"there is no function {name}", hint="Write the operator")
+    args = [lower(arg, leaf) for arg in tree.expressions]
     if name in _CASTS and len(args) == 1:
-        return fold(cast_to(args[0], type_of(exp.DataType.build(_CASTS[name], dialect="spark"))))
-    if name in ("nvl", "ifnull"):
-        name = "coalesce"
-    if name == "if":
-        name = "case"
+        return fold(cast_to(args[0], _named_type(name)))
     if name in ("ltrim", "rtrim") and len(args) == 2:
         args.reverse()  # Spark's function form has the characters first
     return make(name, *args)
 
 
+def _named_type(name: str) -> DataType:
+    return cast_type(exp.DataType.build(name, dialect="spark"))
+
+
 def _fluid(name: str) -> Unsupported:
     return Unsupported(
         f"{name} has another value each time it is asked, so no view can be kept by it",
-        hint="Write the value into a column when a row is written",
+        hint="Let the program that writes a row put the value into a column",
     )
 
 
 def _refused(tree: exp.Expr) -> SqlError:
     """The error for syntax that is not taken."""
-    if type(tree).__name__.startswith("Current"):
+    if type(tree).__name__.startswith(("Current", "SessionUser")):
         return _fluid(text_of(tree))
     if isinstance(tree, exp.Window):
         return Unsupported("window functions are not taken yet", fragment=text_of(tree))

@@ -39,7 +39,9 @@ class Dialect(Spark):  # type: ignore[misc]
 def parse(text: str) -> list[exp.Expr]:
     """The statements of a text; SqlSyntaxError with line and column where it does not parse."""
     try:
-        return [tree for tree in Dialect().parse(text) if tree is not None]
+        # A comment after the last `;` comes as a tree of its own.
+        trees = Dialect().parse(text)
+        return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
     except ParseError as error:
         detail = error.errors[0] if error.errors else {}
         line, column = detail.get("line"), detail.get("col")
@@ -49,6 +51,8 @@ def parse(text: str) -> list[exp.Expr]:
         raise SqlSyntaxError(f"syntax error{where}: {reason}", fragment=near or None) from error
     except TokenError as error:
         raise SqlSyntaxError(f"syntax error: {error}") from error
+    except RecursionError as error:
+        raise SqlSyntaxError("the statement is nested too deeply") from error
 
 
 def text_of(tree: exp.Expr) -> str:

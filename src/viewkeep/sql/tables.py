@@ -13,7 +13,10 @@ _REASONS: dict[type, str] = {
     exp.NotNullColumnConstraint: "only key columns are NOT NULL: a put may set some columns only",
     exp.DefaultColumnConstraint: "a column left out of a put keeps its value, so it has no DEFAULT",
     exp.UniqueColumnConstraint: "only the primary key is unique",
+    exp.CommentColumnConstraint: "comments are not kept",
 }
+# Plans name columns by the text of what they compute, which these would make ambiguous.
+_RESERVED = set("()[]{},:;'#`\"\n\t\r\0")
 
 
 def schema_of(tree: exp.Create) -> Schema:
@@ -27,6 +30,12 @@ def schema_of(tree: exp.Create) -> Schema:
     for part in tree.this.expressions:
         if isinstance(part, exp.ColumnDef):
             name = part.name.lower()
+            if _RESERVED & set(name) or not name.strip():
+                raise Unsupported(
+                    f"a column cannot be called {name}",
+                    fragment=text_of(part),
+                    hint="Use letters, digits, spaces and _ . - $",
+                )
             if part.args.get("kind") is None:
                 raise Unsupported(f"column {name} has no type", fragment=text_of(part))
             columns.append(Column(name, type_of(part.args["kind"])))
@@ -36,9 +45,14 @@ def schema_of(tree: exp.Create) -> Schema:
                 elif isinstance(constraint.kind, exp.NotNullColumnConstraint):
                     if not constraint.kind.args.get("allow_null"):
                         demanded[name] = constraint
-                elif not isinstance(constraint.kind, exp.CommentColumnConstraint):
+                else:
                     raise _refused(constraint)
         elif isinstance(part, exp.PrimaryKey):
+            included = part.args.get("include")
+            if included is not None and any(included.args.values()):
+                raise Unsupported("a PRIMARY KEY is columns", fragment=text_of(part))
+            if declared is not None:
+                raise Unsupported("a table needs one PRIMARY KEY", fragment=text_of(part))
             declared = [column.name.lower() for column in part.expressions]
         else:
             raise Unsupported("this constraint is not taken", fragment=text_of(part))

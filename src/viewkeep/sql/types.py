@@ -41,8 +41,11 @@ _TYPES = {
 NAMES = "BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE and TIMESTAMP"
 
 
+_CAST_ONLY_AS_COLUMNS = ("TINYINT", "SMALLINT", "FLOAT")
+
+
 def type_of(tree: exp.DataType) -> DataType:
-    """The column type that a type name stands for."""
+    """The column type that a type name stands for; a wider one has every value of a narrower."""
     name = tree.this.name if hasattr(tree.this, "name") else str(tree.this)
     if name == "DECIMAL":
         digits = [int(param.name) for param in tree.expressions] or [10, 0]
@@ -51,7 +54,22 @@ def type_of(tree: exp.DataType) -> DataType:
         except ValueError as error:
             raise TypeMismatch(str(error), fragment=tree.sql("spark")) from error
     if name not in _TYPES or tree.args.get("nested"):
+        shown = tree.sql("spark") if tree.expressions else name
+        raise TypeMismatch(f"there is no column type {shown}", hint=f"The types are {NAMES}")
+    if tree.expressions:
         raise TypeMismatch(
-            f"there is no column type {tree.sql('spark')}", hint=f"The types are {NAMES}"
+            f"{tree.sql('spark')} has a length, which would not be kept",
+            hint=f"Write {_TYPES[name]}",
         )
     return _TYPES[name]
+
+
+def cast_type(tree: exp.DataType) -> DataType:
+    """The type of a CAST: a narrower type than ours would change values, so it is refused."""
+    found = type_of(tree)
+    if tree.this.name in _CAST_ONLY_AS_COLUMNS:
+        raise TypeMismatch(
+            f"a cast to {tree.this.name} would keep more than that type can hold",
+            hint=f"Cast to {found}",
+        )
+    return found

@@ -58,7 +58,7 @@ def binary(name: str) -> Resolve:
             raise mismatch(name, given, "two numbers")
         a, b = (DOUBLE if t == STRING else t for t in given)
         a, b = (b if a == VOID else a), (a if b == VOID else b)
-        if VOID in (a, b) or DOUBLE in (a, b):
+        if VOID in (a, b) or DOUBLE in (a, b) or (name == "divide" and given[0] == VOID):
             return (DOUBLE, DOUBLE), DOUBLE
         if a.is_decimal or b.is_decimal:
             # Spark gives an integer literal the few digits it has, a column those of its type.
@@ -74,9 +74,9 @@ def binary(name: str) -> Resolve:
 
 
 def _int_divide(given: Sequence[DataType], constants: Constants) -> Signature:
-    if len(given) != 2 or not all(t.is_numeric or t in (STRING, VOID) for t in given):
-        raise mismatch("DIV", given, "two numbers")
-    if any(t.is_decimal for t in given) and not {DOUBLE, STRING} & set(given):
+    if len(given) != 2 or not all(t.is_integer or t.is_decimal or t == VOID for t in given):
+        raise mismatch("DIV", given, "two integers or decimals; CAST the others first")
+    if any(t.is_decimal for t in given):
         return (decimal_of(given[0]), decimal_of(given[1])), BIGINT
     return (BIGINT, BIGINT), BIGINT
 

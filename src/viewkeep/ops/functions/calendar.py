@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import polars as pl
 
 from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions import casts, texts
 from viewkeep.ops.functions.coercion import VOID, accepts
-from viewkeep.ops.functions.function import Constants, Function, Signature, Site
+from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.signatures import constant_text, fixed, mismatch
 from viewkeep.types import DATE, INT, STRING, DataType
 
@@ -30,10 +31,10 @@ _READ = {
     "yyyy": r"[0-9]{4}", "y": r"[0-9]{1,9}", "MM": r"[0-9]{2}", "M": r"[0-9]{1,2}",
     "dd": r"[0-9]{2}", "d": r"[0-9]{1,2}", "HH": r"[0-9]{2}", "H": r"[0-9]{1,2}",
     "mm": r"[0-9]{2}", "m": r"[0-9]{1,2}", "ss": r"[0-9]{2}", "s": r"[0-9]{1,2}",
-    "MMM": "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec",
+    "MMM": "(?i:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)",
 }  # fmt: skip
-_MONTHS = _READ["MMM"].split("|")
-_TOKENS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
+_MONTHS = _READ["MMM"][4:-1].lower().split("|")
+_TOKENS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z'\[\]{}#]+")
 
 
 def months_added(day: pl.Expr, months: pl.Expr) -> pl.Expr:
@@ -71,12 +72,16 @@ def read(text: pl.Expr, pattern: str) -> tuple[pl.Expr, pl.Expr]:
     """The date and the microseconds of the day that text shows by a pattern; NULL if none."""
     names: list[str] = []
     source = ""
-    for token in _tokens(pattern):
+    tokens = _tokens(pattern)
+    for token, after in pairwise(tokens):
+        if _is_number(token) and _is_number(after) and not (_is_fixed(token) and _is_fixed(after)):
+            raise _unknown(pattern, token + after)
+    for token in tokens:
         if not token[0].isalpha():
             source += re.escape(_plain(token))
         elif set(token) == {"S"}:
             names.append("S")
-            source += f"([0-9]{{{len(token)}}})"
+            source += f"([0-9]{{1,{len(token)}}})"
         elif token in _READ:
             names.append("b" if token == "MMM" else token[0])
             source += f"({_READ[token]})"
@@ -94,8 +99,10 @@ def read(text: pl.Expr, pattern: str) -> tuple[pl.Expr, pl.Expr]:
 
     month = number("M", 1)
     if "b" in parts:
-        month = parts["b"].replace_strict(
-            _MONTHS, list(range(1, 13)), default=None, return_dtype=pl.Int64
+        month = (
+            parts["b"]
+            .str.to_lowercase()
+            .replace_strict(_MONTHS, list(range(1, 13)), default=None, return_dtype=pl.Int64)
         )
     shown = parts[names[0]].is_not_null()
     day = texts.date_of(number("y", 1970), month, number("d", 1))
@@ -107,6 +114,15 @@ def read(text: pl.Expr, pattern: str) -> tuple[pl.Expr, pl.Expr]:
     valid = shown & (hour < 24) & (minute < 60) & (second < 60)
     seconds = hour * 3600 + minute * 60 + second
     return pl.when(valid).then(day), seconds * 1_000_000 + fraction
+
+
+def _is_number(token: str) -> bool:
+    return token[0].isalpha() and token not in ("MMM", "MMMM")
+
+
+def _is_fixed(token: str) -> bool:
+    # Java tells numbers without a mark between them apart by their widths alone.
+    return token in ("yyyy", "MM", "dd", "HH", "mm", "ss")
 
 
 def _tokens(pattern: str) -> list[str]:
@@ -161,6 +177,15 @@ def _to_date(site: Site) -> pl.Expr:
     return casts.cast(site.first, site.types[0], DATE)
 
 
+def _days_type(name: str) -> Resolve:
+    def resolve(given: Sequence[DataType], constants: Constants) -> Signature:
+        if len(given) != 2 or not accepts(given[0], DATE) or given[1] not in (INT, VOID):
+            raise mismatch(name, given, "a date and an INT")
+        return (DATE, INT), DATE
+
+    return resolve
+
+
 def _add_days(sign: int) -> Callable[[Site], pl.Expr]:
     def build(site: Site) -> pl.Expr:
         return (site.first.to_physical() + site.args[1] * sign).cast(pl.Date)
@@ -190,7 +215,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _part("weekofyear", lambda d: d.dt.week(), "The ISO week; the first has 4 days or more."),
     Function(
         "date_add",
-        fixed("date_add", DATE, INT, result=DATE),
+        _days_type("date_add"),
         _add_days(1),
         "The date a number of days later.",
         "date_add(DATE '2024-02-28', 2)",
@@ -198,7 +223,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "date_sub",
-        fixed("date_sub", DATE, INT, result=DATE),
+        _days_type("date_sub"),
         _add_days(-1),
         "The date a number of days earlier.",
         "date_sub(DATE '2024-03-01', 1)",

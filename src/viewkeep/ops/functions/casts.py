@@ -7,6 +7,7 @@ in Spark with ANSI mode off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import polars as pl
 
@@ -14,6 +15,7 @@ from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions import decimals, texts
 from viewkeep.ops.functions.coercion import VOID
 from viewkeep.ops.functions.function import Constants, Function, Signature, Site
+from viewkeep.ops.functions.rowwise import each
 from viewkeep.types import (
     BIGINT,
     BINARY,
@@ -26,6 +28,8 @@ from viewkeep.types import (
     DataType,
 )
 
+_SCALA = Context(prec=34, rounding=ROUND_HALF_EVEN)
+"""How Scala multiplies decimals, which Spark does where it makes a timestamp of one."""
 _REFUSED = {
     (DATE, "number"),
     (DATE, BOOLEAN),
@@ -40,6 +44,24 @@ _REFUSED = {
     (BINARY, BOOLEAN),
     (BINARY, "number"),
 }
+
+
+_YEARS = {
+    DATE: (-719_162, 2_932_896),
+    TIMESTAMP: (-62_135_596_800_000_000, 253_402_300_799_999_999),
+}
+"""The first and the last value of the years 1 to 9999, as stored."""
+
+
+def in_years(expr: pl.Expr, type_: DataType) -> pl.Expr:
+    """Times of the years 1 to 9999, NULL for others; other types as they are.
+
+    Beyond, Python has no such values and polars stops the process for some.
+    """
+    if type_ not in _YEARS:
+        return expr
+    first, last = _YEARS[type_]
+    return pl.when(expr.to_physical().is_between(first, last)).then(expr)
 
 
 def castable(given: DataType, target: DataType) -> bool:
@@ -70,7 +92,9 @@ def _to_string(expr: pl.Expr, given: DataType) -> pl.Expr:
         whole = expr.dt.strftime("%Y-%m-%d %H:%M:%S")
         fraction = expr.dt.strftime("%6f").str.strip_chars_end("0")
         return pl.when(fraction == "").then(whole).otherwise(whole + "." + fraction)
-    return expr.cast(pl.String, strict=False)
+    if given == BINARY:
+        return texts.of_bytes(expr)
+    return expr.cast(pl.String)
 
 
 def _to_integer(target: DataType) -> Callable[[pl.Expr, DataType], pl.Expr]:
@@ -91,8 +115,7 @@ def _to_integer(target: DataType) -> Callable[[pl.Expr, DataType], pl.Expr]:
             whole = decimals.truncated(raw, decimals.whole(10**given.scale))
             return whole.cast(target.polars, wrap_numerical=True)
         if given == TIMESTAMP:
-            seconds = expr.to_physical() // 1_000_000
-            return seconds.cast(target.polars, wrap_numerical=True)
+            return (expr.to_physical() // 1_000_000).cast(target.polars, strict=False)
         return expr.cast(target.polars, wrap_numerical=True)
 
     return convert
@@ -146,15 +169,30 @@ def _to_timestamp(expr: pl.Expr, given: DataType) -> pl.Expr:
     if given == DATE:
         return expr.cast(pl.Datetime("us"))
     if given.is_decimal:
-        micros = decimals.truncated(
-            decimals.unscaled(expr) * decimals.whole(1_000_000), decimals.whole(10**given.scale)
-        ).cast(pl.Int64, wrap_numerical=True)
+        micros = _decimal_micros(expr, given)
     elif given == DOUBLE:
         fit = expr.is_finite()
         micros = _to_integer(BIGINT)(pl.when(fit).then(expr * 1e6), DOUBLE)
+    elif given == BOOLEAN:
+        micros = expr.cast(pl.Int64)  # as in Spark, TRUE is one microsecond, not one second
     else:
-        micros = expr.cast(pl.Int64) * 1_000_000
+        product = expr.cast(pl.Int128) * decimals.whole(1_000_000)
+        micros = product.clip(-(2**63), 2**63 - 1).cast(pl.Int64)
     return micros.cast(pl.Datetime("us"))
+
+
+def _decimal_micros(expr: pl.Expr, given: DataType) -> pl.Expr:
+    if given.precision <= _SCALA.prec - 6:
+        product = decimals.unscaled(expr) * decimals.whole(1_000_000)
+        whole = decimals.truncated(product, decimals.whole(10**given.scale))
+        return whole.cast(pl.Int64, wrap_numerical=True)
+
+    def one(value: Decimal) -> int:
+        whole = int(_SCALA.multiply(value, Decimal(1_000_000)))
+        return (whole + 2**63) % 2**64 - 2**63
+
+    # By row: the product may pass 128 bits, and Spark cuts it to 34 digits.
+    return each(one, pl.Int64(), expr)
 
 
 _CASTS: dict[DataType, Callable[[pl.Expr, DataType], pl.Expr]] = {

@@ -119,7 +119,9 @@ def quotient(a: pl.Expr, b: pl.Expr, at: DataType, bt: DataType) -> pl.Expr:
 def fitted(value: Decimal, type_: DataType) -> Decimal | None:
     """A decimal rounded HALF_UP to a type; None if it has too many digits for it."""
     rounded = value.quantize(Decimal(1).scaleb(-type_.scale), context=EXACT)
-    return rounded if abs(rounded).scaleb(type_.scale, EXACT) < 10**type_.precision else None
+    # Not by the operators of Decimal, which round to the 28 digits of Python's own context.
+    size = EXACT.scaleb(EXACT.abs(rounded), type_.scale)
+    return rounded if size < 10**type_.precision else None
 
 
 def wide(

@@ -1,6 +1,7 @@
 """Timestamps: their parts, units of time since 1970, intervals and buckets.
 
-Law: all is in UTC and counts whole microseconds; divisions go towards the past, also before 1970.
+Law: all is in UTC and counts whole microseconds; divisions go towards the past, also before 1970,
+except that of unix_timestamp.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from viewkeep.ops.functions import calendar, casts
+from viewkeep.ops.functions import calendar, casts, decimals
 from viewkeep.ops.functions.coercion import VOID, accepts
 from viewkeep.ops.functions.function import Constants, Function, Signature, Site
 from viewkeep.ops.functions.signatures import constant_int, fixed, mismatch
-from viewkeep.types import BIGINT, DATE, INT, STRING, TIMESTAMP, DataType
+from viewkeep.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _SECOND = 1_000_000
@@ -29,7 +30,7 @@ _UNITS = {
 
 
 def _instant(micros: pl.Expr) -> pl.Expr:
-    return micros.cast(pl.Int64).cast(pl.Datetime("us"))
+    return micros.cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
 
 
 def _micros(moment: pl.Expr) -> pl.Expr:
@@ -77,7 +78,9 @@ def _unix_timestamp(site: Site) -> pl.Expr:
     moment = site.first
     if site.types[0] == STRING:
         moment = _read(moment, str(site.constants.get(1, _DEFAULT)))
-    return _micros(moment) // _SECOND
+    # Towards zero, unlike unix_seconds, since that is how Java divides.
+    micros = _micros(moment)
+    return pl.when(micros < 0).then(-(-micros // _SECOND)).otherwise(micros // _SECOND)
 
 
 def _writer(
@@ -97,14 +100,28 @@ def _writer(
 
 
 def _from_unixtime(site: Site) -> pl.Expr:
-    moment = _instant(site.first * _SECOND)
+    moment = casts.in_years(_instant(site.first * _SECOND), TIMESTAMP)
     return calendar.written(moment, str(site.constants.get(1, _DEFAULT)))
 
 
 def _seconds_type(given: Sequence[DataType], constants: Constants) -> Signature:
-    if len(given) != 1 or not (given[0].is_numeric or given[0] == VOID):
-        raise mismatch("timestamp_seconds", given, "one number")
+    if len(given) != 1 or not (given[0].is_numeric or given[0] == VOID) or given[0].scale > 6:
+        raise mismatch("timestamp_seconds", given, "one number, a DECIMAL with at most 6 places")
     return (BIGINT if given[0] == VOID else given[0],), TIMESTAMP
+
+
+def _seconds(site: Site) -> pl.Expr:
+    given = site.types[0]
+    if given == DOUBLE:
+        return casts.cast(site.first, DOUBLE, TIMESTAMP)
+    raw = decimals.unscaled(site.first) if given.is_decimal else site.first.cast(pl.Int128)
+    return _after_1970(raw, 10 ** (6 - given.scale))
+
+
+def _after_1970(count: pl.Expr, unit: int) -> pl.Expr:
+    """The timestamp of a 128-bit number of units; NULL where there is none."""
+    fits = count.is_between(-(2**63 // unit), (2**63 - 1) // unit)
+    return _instant(pl.when(fits).then(count) * decimals.whole(unit))
 
 
 def _interval_type(given: Sequence[DataType], constants: Constants) -> Signature:
@@ -122,7 +139,9 @@ def _add_interval(site: Site) -> pl.Expr:
     day = moment.dt.date()
     moved = calendar.months_added(day, months).cast(pl.Datetime("us"))
     within = _micros(moment) - _micros(day.cast(pl.Datetime("us")))
-    return _instant(_micros(moved) + within + days.cast(pl.Int64) * (86_400 * _SECOND) + micros)
+    # In 128 bits, so that what is too far is NULL and does not come round.
+    added = days.cast(pl.Int128) * decimals.whole(86_400 * _SECOND) + micros.cast(pl.Int128)
+    return _instant((_micros(moved) + within).cast(pl.Int128) + added)
 
 
 def _bucket_type(given: Sequence[DataType], constants: Constants) -> Signature:
@@ -150,9 +169,14 @@ def _part(name: str, kernel: Callable[[pl.Expr], pl.Expr], doc: str) -> Function
 
 
 def _since(name: str, unit: int, doc: str) -> Function:
+    def resolve(given: Sequence[DataType], constants: Constants) -> Signature:
+        if len(given) != 1 or given[0] not in (TIMESTAMP, VOID):
+            raise mismatch(name, given, "a TIMESTAMP; CAST others to it first")
+        return (TIMESTAMP,), BIGINT
+
     return Function(
         name,
-        fixed(name, TIMESTAMP, result=BIGINT),
+        resolve,
         lambda s: _micros(s.first) // unit,
         doc,
         f"{name}(TIMESTAMP '2024-02-29 12:34:56')",
@@ -160,10 +184,15 @@ def _since(name: str, unit: int, doc: str) -> Function:
 
 
 def _after(name: str, unit: int, doc: str) -> Function:
+    def resolve(given: Sequence[DataType], constants: Constants) -> Signature:
+        if len(given) != 1 or not (given[0].is_integer or given[0] == VOID):
+            raise mismatch(name, given, "an INT or BIGINT")
+        return (BIGINT,), TIMESTAMP
+
     return Function(
         name,
-        fixed(name, BIGINT, result=TIMESTAMP),
-        lambda s: _instant(s.first * unit),
+        resolve,
+        lambda s: _after_1970(s.first.cast(pl.Int128), unit),
         doc,
         f"{name}(1)",
     )
@@ -201,7 +230,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "timestamp_seconds",
         _seconds_type,
-        lambda s: casts.cast(s.first, s.types[0], TIMESTAMP),
+        _seconds,
         "The timestamp a number of seconds after 1970 began.",
         "timestamp_seconds(1.5)",
     ),

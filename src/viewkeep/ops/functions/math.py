@@ -72,7 +72,9 @@ def _round_doubles(expr: pl.Expr, places: int) -> pl.Expr:
 
 
 def _whole_type(type_: DataType) -> DataType:
-    return bounded(type_.precision - type_.scale + 1, 0) if type_.is_decimal else BIGINT
+    if not type_.is_decimal:
+        return BIGINT
+    return bounded(type_.precision - type_.scale + 1, 0) if type_.scale else type_
 
 
 def _to_whole(up: bool) -> Callable[[Site], pl.Expr]:
@@ -114,6 +116,11 @@ def _log(site: Site) -> pl.Expr:
         return _positive(site.first).log()
     base, value = site.args
     return _positive(value).log() / _positive(base).log()
+
+
+def _unsigned_zero(expr: pl.Expr) -> pl.Expr:
+    # Not by adding 0.0, which polars leaves out.
+    return pl.when(expr == 0).then(0.0).otherwise(expr)
 
 
 def _doubles(name: str, count: int) -> Resolve:
@@ -176,8 +183,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "atan2",
         _doubles("atan2", 2),
-        # Spark adds 0.0 to both, so that -0.0 counts as 0.0.
-        lambda s: pl.arctan2(s.args[0] + 0.0, s.args[1] + 0.0),
+        lambda s: pl.arctan2(_unsigned_zero(s.args[0]), _unsigned_zero(s.args[1])),
         "The angle of the point (x, y), given as `atan2(y, x)`.",
         "atan2(1, 1)",
     ),
