@@ -77,8 +77,6 @@ def parse_value(value: str, type: DataType, what: str) -> Any:
 def _convert(
     series: pl.Series, column: Column, table: str, first_row: int, text: bool
 ) -> pl.Series:
-    if series.dtype == column.type.polars:
-        return series
     converted, bad = _cast(series, column.type, text)
     if bad is None:
         raise InvalidRow(
@@ -87,17 +85,25 @@ def _convert(
     if bad.any():
         at = cast(int, bad.arg_max())
         raise InvalidRow(
-            f"{table}, row {first_row + at}: column {column.name}: {series[at]!r} "
+            f"{table}, row {first_row + at}: column {column.name}: {_shown(series, at)} "
             f"is not a {column.type}"
         )
     return converted.alias(column.name)
+
+
+def _shown(series: pl.Series, at: int) -> str:
+    """A value for a message; polars writes dates that Python has not."""
+    if series.dtype.is_temporal():
+        return str(series.slice(at, 1).cast(pl.String)[0])
+    return repr(series[at])
 
 
 def _cast(series: pl.Series, type: DataType, text: bool) -> tuple[pl.Series, pl.Series | None]:
     """The converted series and where it failed; None instead if the types do not go together."""
     source, target = series.dtype, type.polars
     if source == target or source == pl.Null:
-        return series.cast(target), pl.Series([False])
+        converted = series.cast(target)
+        return converted, _beyond_calendar(converted)
     if text and source == pl.String and type.name != "STRING":
         converted = _parse(series, type)
         return converted, converted.is_null() & series.is_not_null()
@@ -113,7 +119,16 @@ def _cast(series: pl.Series, type: DataType, text: bool) -> tuple[pl.Series, pl.
         bad |= (converted.cast(pl.Decimal(38, source.scale)) != series).fill_null(False)
     if isinstance(source, pl.Datetime) and type.name in ("DATE", "TIMESTAMP"):
         bad |= (converted.cast(series.dtype) != series).fill_null(False)
+        bad |= _beyond_calendar(converted)
     return converted, bad
+
+
+def _beyond_calendar(series: pl.Series) -> pl.Series:
+    """Where a date or timestamp is outside the years 1 to 9999, those of SQL and Python."""
+    if series.dtype not in (pl.Date, pl.Datetime("us")):
+        return pl.Series([False])
+    day = series.cast(pl.Date)
+    return ((day < dt.date.min) | (day > dt.date.max)).fill_null(False)
 
 
 def _compatible(source: pl.DataType, type: DataType) -> bool:

@@ -2,6 +2,7 @@
 
 A type is a value: equal types are interchangeable, and its text is its SQL name (`DECIMAL(10,2)`).
 TIMESTAMP is an instant in UTC with microseconds; Python datetimes without a zone are taken as UTC.
+DATE and TIMESTAMP hold the years 1 to 9999.
 """
 
 from __future__ import annotations

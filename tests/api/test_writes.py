@@ -167,3 +167,12 @@ def test_unknown_table(votes: Database) -> None:
     votes.sql("CREATE VIEW v AS SELECT story, COUNT(*) AS n FROM votes GROUP BY story")
     with pytest.raises(UnknownName, match="is a view"):
         votes.put("v", {"story": 1})
+
+
+def test_frames_with_times_beyond_the_calendar_are_refused(db: Database) -> None:
+    db.sql("CREATE TABLE days (id BIGINT PRIMARY KEY, day DATE, at TIMESTAMP)")
+    good = pl.DataFrame({"id": [1], "day": [dt.date(9999, 12, 31)], "at": [dt.datetime(1, 1, 1)]})
+    db.insert("days", good)
+    late = pl.DataFrame({"id": [2], "day": pl.Series([3_000_000]).cast(pl.Int32).cast(pl.Date)})
+    with pytest.raises(InvalidRow, match="days, row 1: column day"):
+        db.insert("days", late)

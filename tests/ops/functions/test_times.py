@@ -137,10 +137,3 @@ def test_numbers_that_spark_stops_at_are_null() -> None:
 def test_what_spark_refuses_is_refused(name: str, args: list[Ref]) -> None:
     with pytest.raises(TypeMismatch, match=name):
         call(name, args)
-
-
-def test_buckets_are_spark_windows(spark: SparkSession) -> None:
-    # Spark's window leaves rows without a time out, so there are none here.
-    times: Table = {"t": (TIMESTAMP, [time for time in TIMES["t"][1] if time is not None])}
-    cases = [(call("bucket", [T, Lit(900_000_000, BIGINT)]), "window(t, '15 minutes').start")]
-    agree(spark, times, cases)

@@ -1,4 +1,4 @@
-"""Timestamps: their parts, units of time since 1970, intervals and buckets.
+"""Timestamps: their parts, units of time since 1970, and intervals.
 
 Law: all is in UTC and counts whole microseconds; divisions go towards the past, also before 1970,
 except that of unix_timestamp.
@@ -144,20 +144,6 @@ def _add_interval(site: Site) -> pl.Expr:
     return _instant((_micros(moved) + within).cast(pl.Int128) + added)
 
 
-def _bucket_type(given: Sequence[DataType], constants: Constants) -> Signature:
-    if len(given) != 2 or not accepts(given[0], TIMESTAMP):
-        raise mismatch("bucket", given, "a timestamp and a constant width in microseconds")
-    if constant_int("bucket", constants, 1, "width") <= 0:
-        raise mismatch("bucket", given, "a width above 0")
-    return (TIMESTAMP, BIGINT), TIMESTAMP
-
-
-def _bucket(site: Site) -> pl.Expr:
-    width = site.constants[1]
-    assert isinstance(width, int)
-    return _floored(site.first, width)
-
-
 def _part(name: str, kernel: Callable[[pl.Expr], pl.Expr], doc: str) -> Function:
     return Function(
         name,
@@ -256,12 +242,5 @@ FUNCTIONS: tuple[Function, ...] = (
         _add_interval,
         "A date or timestamp moved by months, then days, then microseconds: `+ INTERVAL`.",
         "DATE '2024-01-31' + INTERVAL 1 MONTH",
-    ),
-    Function(
-        "bucket",
-        _bucket_type,
-        _bucket,
-        "The start of the bucket of a timestamp, of a width in microseconds, counted from 1970.",
-        "bucket(TIMESTAMP '2024-02-29 12:34:56', 60000000)",
     ),
 )
