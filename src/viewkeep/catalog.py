@@ -15,7 +15,7 @@ from typing import TypeVar
 from viewkeep.engine.housekeeping import note_dropped
 from viewkeep.engine.programs import PlanVersion, commit_plan, newest_plan, save_definition
 from viewkeep.errors import CatalogError
-from viewkeep.plan.nodes import Source, View
+from viewkeep.plan.nodes import Node, Source, View
 from viewkeep.plan.program import Program, state_keys
 from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
@@ -77,6 +77,7 @@ class Catalog:
                 _refuse_read(plan, view.name)
                 plan = _drop(plan, view.name)
             _refuse_taken(plan, view.name)
+            _refuse_changed(plan, view)
             return _numbered(
                 replace(
                     plan,
@@ -165,6 +166,18 @@ def _refuse_read(plan: PlanVersion, name: str) -> None:
     """Refuse to take away what the SQL of a view names: it could not be verified any more."""
     if users := sorted(user for user, view in plan.views.items() if name in view.reads):
         raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
+
+
+def _refuse_changed(plan: PlanVersion, view: View) -> None:
+    """Refuse a view whose tables or views have gone since its SQL was understood."""
+    node: Node = view.node
+    while not isinstance(node, Source):
+        node = node.input
+    gone = [name for name in view.reads if name not in plan.tables and name not in plan.views]
+    if plan.tables.get(node.table) != node:
+        gone.append(node.table)
+    if gone:
+        raise CatalogError(f"{gone[0]}, which {view.name} reads, was dropped meanwhile; try again")
 
 
 def _those(users: list[str]) -> str:

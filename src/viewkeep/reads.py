@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -84,7 +85,7 @@ class Reader:
         known = self._views.get((current.version, point.plan, name))
         if known is None:
             if name not in current.views:
-                return self._table_of(current, name)
+                return self._table_of(self._plan_of_table(current, name, point), name)
             known = self._open_view(current.views[name], point)
             self._views[current.version, point.plan, name] = known
         if point.loading and not known.feeds.isdisjoint(point.loading):
@@ -98,6 +99,13 @@ class Reader:
             hint = "Write to the tables that it reads; the pipeline brings the change here"
             raise UnknownName(f"{name} is a view, and views are not written", hint=hint)
         return self._table_of(current, name)
+
+    def _plan_of_table(self, current: PlanVersion, name: str, point: ReadPoint) -> PlanVersion:
+        """The plan that says which table is read: one dropped and created anew keeps its name."""
+        if point.epoch is None or point.plan == current.version or name not in current.tables:
+            return current
+        read = load_plan(self.store, point.plan)
+        return read if name in read.tables else current
 
     def _table_of(self, plan: PlanVersion, name: str) -> TableReader:
         known = self._tables.get((plan.version, name))
@@ -145,13 +153,21 @@ class Reader:
     def stably(self, read: Callable[[ReadPoint], T]) -> T:
         """Run a read at the published epoch, again at a newer one if the epoch goes meanwhile."""
         for _ in range(UNPINNED_TRIES):
-            try:
-                return read(ReadPoint(self.epochs.read().published))
-            except EpochGone:
-                continue
+            point = ReadPoint(self.epochs.read().published)
+            with suppress(EpochGone):
+                found = read(point)
+                if self._kept(point):
+                    return found
         # Epochs pass faster than this read takes: keep one for it.
         with self.snapshot() as snapshot:
             return read(snapshot.point)
+
+    def _kept(self, point: ReadPoint) -> bool:
+        """Whether nothing that was read at a point can have been dropped meanwhile.
+
+        Tables that a plan lacks are dropped once it is published, which no horizon tells.
+        """
+        return self.epochs.read().published.plan == point.plan
 
     def run(self, name: str, at: At | None, read: Callable[[ReadPoint], T]) -> T:
         """Run a read of `name` at what `at` says: views by default stable, base tables as now."""
@@ -168,12 +184,12 @@ class Reader:
         if at is None or at == "stable":
             # The common case, a view at the published epoch, in two lookups of meta records.
             point = ReadPoint(self.epochs.read().published)
-            reader = self.open(name, point)
-            if isinstance(reader, ViewReader):
-                try:
-                    return reader.get(self.store, key, point.epoch)
-                except EpochGone:
-                    at = "stable"
+            with suppress(EpochGone):
+                reader = self.open(name, point)
+                if isinstance(reader, ViewReader):
+                    found = reader.get(self.store, key, point.epoch)
+                    if found is not None or self._kept(point):
+                        return found
         return self.run(name, at, lambda point: self.row_at(name, key, point))
 
     def get_many(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from viewkeep.codec.keys import KEPT, MAX_KEY, KeyCodec, bounded, hash_key, prefix_end
+from viewkeep.codec.keys import KEPT, KeyCodec, bounded, hash_key, prefix_end
 from viewkeep.delta import KEY, WEIGHT, weighted
 from viewkeep.engine.parcels import GROUPS, Frames
 from viewkeep.engine.state import ShardState
@@ -19,6 +19,7 @@ from viewkeep.ops.aggregate import GROUP, TIMES, VALUE, best, distinct_gain, fin
 from viewkeep.ops.totals import advance, plus
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator, StateTable
+from viewkeep.types import DOUBLE
 
 _GROUP_BYTES = 240  # of a group's key within the keys of its values: leaves room for the value
 
@@ -89,6 +90,11 @@ def _replace_rows(
         raise PipelineError(
             f"a group of {operator.id} has fewer than no rows: an input row is lost"
         )
+    # As it will be read back: -0.0 is stored as 0.0, and consumers must see the same both times.
+    doubles = [column.name for column in node.columns if column.type == DOUBLE]
+    new = new.with_columns(
+        pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name)).alias(name) for name in doubles
+    )
     lives = (new[kept.rows] > 0).to_list() if node.row_key else [True] * len(keys)
     encoded = table.row_codec.encode(new)
     new_rows = [row if alive else None for row, alive in zip(encoded, lives, strict=True)]
@@ -199,9 +205,10 @@ def _seek(
             if key in dead:
                 continue
             value = table.row_codec.decode_one(row, (place,))[0]
-            if len(key) < MAX_KEY:
-                return value if kept is None else _better(best_value, value, largest)
-            # Keys that were cut are in the order of their digests: compare the values themselves.
+            if len(key) <= KEPT:
+                return value
+            # Keys that were cut are in the order of their digests, and other long keys lie among
+            # them: compare the values of all that agree on their kept bytes.
             kept = key[:KEPT]
             best_value = value if best_value is None else _better(best_value, value, largest)
         if not chunk.more:

@@ -229,18 +229,18 @@ class Epochs:
 
     def unpin(self, pin: Pin) -> None:
         """Let go of a pinned epoch. Unpinning twice is harmless."""
-        current = self.store.meta_get(f"pin/{pin.id}")
-        if current is not None:
-            self.store.meta_cas(f"pin/{pin.id}", current, None)
+        while (current := self.store.meta_get(f"pin/{pin.id}")) is not None:
+            if self.store.meta_cas(f"pin/{pin.id}", current, None):
+                return  # else it was renewed in between
 
     def pins(self) -> list[Pin]:
         """The pins in force; expired ones are dropped."""
         kept = []
-        for _, body in self.store.meta_scan("pin/"):
+        for key, body in self.store.meta_scan("pin/"):
             pin = _pin_from(body)
-            if pin.expires < time.time():
-                self.unpin(pin)
-            else:
+            # An expired pin ends by this very write, or it was renewed first and is in force.
+            ended = pin.expires < time.time() and self.store.meta_cas(key, body, None)
+            if not ended and self.store.meta_get(key) is not None:
                 kept.append(pin)
         return kept
 

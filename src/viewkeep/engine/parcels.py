@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.keys import hash_keys
+from viewkeep.codec.keys import KeyCodec, hash_keys
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.ops.aggregate import TIMES, VALUE, gains
 from viewkeep.ops.arrange import ROW
@@ -108,8 +108,13 @@ def unpack(blobs: Iterable[bytes]) -> dict[tuple[str, str], list[pl.DataFrame]]:
 def shards_of(operator: Operator, frame: pl.DataFrame, shards: int) -> NDArray[np.uint32]:
     """The shard of each row, by the columns of its operator's zone."""
     table = operator.rows_table
-    keys = table.shard_codec.encode([frame[name] for name in table.shard_by])
+    keys = encode_keys(table.shard_codec, frame, table.shard_by)
     return hash_keys(keys) % np.uint32(shards)
+
+
+def encode_keys(codec: KeyCodec, frame: pl.DataFrame, names: Sequence[str]) -> list[bytes]:
+    """The key of each row; the key of no columns is empty."""
+    return codec.encode([frame[name] for name in names]) if names else [b""] * frame.height
 
 
 def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
@@ -120,7 +125,7 @@ def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
 
 def _rows_frame(operator: Operator, delta: pl.DataFrame, shards: int) -> pl.DataFrame:
     table = operator.rows_table
-    keys = table.key_codec.encode([delta[name] for name in table.key_names])
+    keys = encode_keys(table.key_codec, delta, table.key_names)
     return pl.DataFrame(
         [
             pl.Series(KEY, keys, pl.Binary),
@@ -134,11 +139,7 @@ def _rows_frame(operator: Operator, delta: pl.DataFrame, shards: int) -> pl.Data
 def _keyed(operator: Operator, frame: pl.DataFrame, shards: int) -> pl.DataFrame:
     """The frame with the encoded key of each row's group, and its shard."""
     assert isinstance(operator.node, Aggregate)
-    codec = operator.rows_table.key_codec
-    if operator.node.keys:
-        keys = codec.encode([frame[key.name] for key in operator.node.keys])
-    else:
-        keys = [b""] * frame.height
+    keys = encode_keys(operator.rows_table.key_codec, frame, operator.node.row_key)
     return frame.with_columns(
         pl.Series(KEY, keys, pl.Binary),
         pl.Series(SHARD, hash_keys(keys) % np.uint32(shards), pl.UInt32),

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from viewkeep.errors import Corrupt
+from viewkeep.errors import Corrupt, EpochGone
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.program import Program, compile_program
 from viewkeep.plan.serial import decode, encode
@@ -44,8 +46,8 @@ class PlanVersion:
 
 
 EMPTY = PlanVersion(0)
-_cache: dict[tuple[str, int], PlanVersion] = {}
-_definitions: dict[tuple[str, int], View] = {}
+_cache: dict[tuple[str, int], tuple[bytes, PlanVersion]] = {}  # with their records
+_definitions: dict[bytes, View] = {}  # by the bytes of their records
 _lock = threading.Lock()
 
 
@@ -59,23 +61,28 @@ def load_plan(store: Store, version: int) -> PlanVersion:
         return EMPTY
     with _lock:
         known = _cache.get((store.url, version))
-    if known is not None:
-        return known
     record = store.meta_get(plan_key(version))
+    # Another database may have been made at this url since: its records differ.
+    if known is not None and record in (known[0], None):
+        return known[1]
     if record is None:
+        if any(key > plan_key(version) for key, _ in store.meta_scan("plan/")):
+            raise EpochGone(f"plan version {version} is no longer kept: a later one is published")
         raise Corrupt(f"plan version {version} is missing from {store.url}")
     plan = _decode(store, version, record)
     with _lock:
         for old in [key for key in _cache if key[0] == store.url and key[1] < version - 8]:
             del _cache[old]
-        _cache[store.url, version] = plan
+        _cache[store.url, version] = (record, plan)
     return plan
 
 
 def newest_plan(store: Store) -> PlanVersion:
     """The plan of the newest version, whether or not an epoch has run it yet."""
-    records = store.meta_scan("plan/")
-    return load_plan(store, int(records[-1][0].removeprefix("plan/"))) if records else EMPTY
+    while records := store.meta_scan("plan/"):
+        with suppress(EpochGone):  # a newer one was published just now
+            return load_plan(store, int(records[-1][0].removeprefix("plan/")))
+    return EMPTY
 
 
 def commit_plan(store: Store, plan: PlanVersion) -> bool:
@@ -109,6 +116,7 @@ def _encode(plan: PlanVersion) -> bytes:
         "views": dict(plan.generations),
         "numbers": dict(plan.numbers),
         "next_number": plan.next_number,
+        "id": uuid.uuid4().hex,  # no two plans of any databases have the same record
     }
     return json.dumps(value).encode()
 
@@ -123,15 +131,15 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
 
 
 def _definition(store: Store, generation: int) -> View:
-    with _lock:
-        known = _definitions.get((store.url, generation))
-    if known is not None:
-        return known
     body = store.meta_get(f"definition/{generation}")
     if body is None:
         raise Corrupt(f"view definition {generation} is missing from {store.url}")
+    with _lock:
+        known = _definitions.get(body)
+    if known is not None:
+        return known
     view = decode(json.loads(body))
     assert isinstance(view, View)
     with _lock:
-        _definitions[store.url, generation] = view
+        _definitions[body] = view
     return view

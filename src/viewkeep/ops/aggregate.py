@@ -19,7 +19,7 @@ from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.ops.evaluate import project
 from viewkeep.ops.totals import Total, add_up
-from viewkeep.types import BIGINT, Column, DataType
+from viewkeep.types import BIGINT, Column, DataType, decimal
 
 VALUE = "#value"  # a value of an ordered argument
 TIMES = "#times"  # how many rows of the group hold it
@@ -113,9 +113,15 @@ def finish(state: pl.DataFrame, output: Output) -> pl.Series:
     """The values of a SUM or AVG, computed from the totals in `state`."""
     total = output.total
     assert total is not None
+    if output.type.is_decimal and total.is_split:
+        state = state.with_columns(_joined(state, total))
     if output.type.is_decimal and output.function == "avg":
         return _decimal_average(state, output, total)
     value = pl.col(total.sum)
+    if total.is_split and not output.type.is_decimal:
+        value = value.cast(pl.Int128) * total.split + pl.col(total.low).cast(pl.Int128)
+        if output.function == "sum":
+            value = pl.col(total.sum) * total.split + pl.col(total.low)  # wraps, as in Spark
     if total.is_double:
         value = _with_specials(total)
     count = pl.col(total.count)
@@ -138,6 +144,19 @@ def _with_specials(total: Total) -> pl.Expr:
     )
 
 
+def _joined(state: pl.DataFrame, total: Total) -> pl.Series:
+    """The sums of wide decimals from their two parts; NULL where they have more than 38 digits."""
+    # 128 bits do not hold them, so they are Python's integers: 1 us a changed group.
+    kind = total.argument.type
+    context = Context(prec=76)
+    made: list[Decimal | None] = []
+    for high, low in zip(state[total.sum].to_list(), state[total.low].to_list(), strict=True):
+        whole = int(high) * total.split + int(low)
+        fits = abs(whole) < 10**38
+        made.append(Decimal(whole).scaleb(-kind.scale, context) if fits else None)
+    return pl.Series(total.sum, made, decimal(38, kind.scale).polars)
+
+
 def _decimal_average(state: pl.DataFrame, output: Output, total: Total) -> pl.Series:
     # polars has no decimal division that rounds half up at a chosen scale: 1 us a changed group.
     unit = Decimal(1).scaleb(-output.type.scale)
@@ -145,7 +164,7 @@ def _decimal_average(state: pl.DataFrame, output: Output, total: Total) -> pl.Se
     limit = Decimal(10) ** (output.type.precision - output.type.scale)
     made: list[Decimal | None] = []
     for value, count in zip(state[total.sum].to_list(), state[total.count].to_list(), strict=True):
-        if not count:
+        if not count or value is None:
             made.append(None)
             continue
         mean = context.quantize(context.divide(value, Decimal(count)), unit)

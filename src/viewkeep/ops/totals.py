@@ -2,7 +2,8 @@
 
 Law: totals(A + B) = totals(A) + totals(B), so a delta is summed where it arises (map-side combine)
 and sums are added where the state is. Integer and decimal sums are exact. A DOUBLE sum is a pair
-(high, low) made by `math.fsum`, which rounds once and does not depend on the order of its terms.
+(high, low) made by `math.fsum`, which rounds once and does not depend on the order of its terms; if
+it leaves the range, high is an infinity and low the sum divided by BEYOND, so it can come back.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import fsum, inf
+from math import fsum, inf, isinf
 
 import polars as pl
 
@@ -19,6 +20,10 @@ from viewkeep.expr import Expr
 from viewkeep.types import BIGINT, DOUBLE, Column, DataType, decimal
 
 _HIGH, _LOW, _TERMS = "#high", "#low", "#terms"
+BEYOND = 1 << 70  # more than the number of rows that a sum can have
+SPLIT_BIGINT = 1 << 32
+SPLIT_DECIMAL = 10**19
+_ROOMY = 28  # digits of decimals whose sums stay within 38 digits for 10 billion rows
 
 
 @dataclass(frozen=True)
@@ -26,19 +31,33 @@ class Total:
     """The count and, if asked for, the sum of an argument over a group's rows.
 
     With `distinct`, over the group's distinct values. A DOUBLE sum is kept as an unevaluated pair
-    (high + low) besides counts of NaN and the infinities, which have no place in a sum.
+    (high + low) besides counts of NaN and the infinities, which have no place in a sum. A sum that
+    could leave its type where the result must not (`is_split`) is kept as the sums of two parts of
+    each value: its quotient by `split`, rounded down, and the remainder.
     """
 
     argument: Expr
     distinct: bool
     count: str
     summed: bool
+    averaged: bool = False
+
+    @property
+    def split(self) -> int:
+        return SPLIT_DECIMAL if self.argument.type.is_decimal else SPLIT_BIGINT
+
+    @property
+    def is_split(self) -> bool:
+        kind = self.argument.type
+        if kind.is_decimal:
+            return self.summed and kind.precision > _ROOMY
+        return self.averaged and kind == BIGINT
 
     @property
     def sum_type(self) -> DataType:
         kind = self.argument.type
         if kind.is_decimal:
-            return decimal(38, kind.scale)
+            return decimal(38, 0 if self.is_split else kind.scale)
         return DOUBLE if kind == DOUBLE else BIGINT
 
     @property
@@ -67,6 +86,8 @@ class Total:
         made = [Column(self.count, BIGINT)]
         if self.summed:
             made.append(Column(self.sum, self.sum_type))
+        if self.is_split:
+            made.append(Column(self.low, self.sum_type))
         if self.is_double:
             made.append(Column(self.low, DOUBLE))
             made += [Column(name, BIGINT) for name in self.specials]
@@ -91,6 +112,13 @@ def add_up(
                 total.specials, (value.is_nan(), value == inf, value == -inf), strict=True
             ):
                 made.append(pl.col(WEIGHT).filter(test).sum().alias(name))
+        elif total.is_split:
+            whole = value.to_physical().cast(pl.Int128)
+            divisor = pl.lit(total.split, pl.Int128)
+            parts = (whole // divisor, whole - whole // divisor * divisor)
+            for name, part in zip((total.sum, total.low), parts, strict=True):
+                gain = (part * pl.col(WEIGHT).cast(pl.Int128)).sum()
+                made.append(gain.cast(total.sum_type.polars).alias(name))
         elif total.summed and total.sum_type.is_decimal:
             wide = value.cast(total.sum_type.polars)
             zero = pl.lit(0).cast(total.sum_type.polars)
@@ -120,7 +148,7 @@ def merge(
             made += [pl.col(total.sum), pl.col(total.low)]
         for name in names:
             summed = pl.col(name).sum()
-            if name == total.sum:
+            if name in (total.sum, total.low):
                 summed = summed.cast(total.sum_type.polars)
             made.append(summed)
     grouped = parts.group_by(key).agg(made)
@@ -141,7 +169,7 @@ def advance(old: pl.DataFrame, gain: pl.DataFrame, totals: Iterable[Total]) -> l
     made: list[pl.Series] = []
     for total in totals:
         if total.is_double:
-            columns = (old[total.sum], old[total.low], gain[total.sum], gain[total.low])
+            columns = (old[total.sum], gain[total.sum], old[total.low], gain[total.low])
             terms = list(zip(*(column.fill_null(0.0).to_list() for column in columns), strict=True))
             highs, lows = _pairs(terms, total)
             count = plus(old[total.count], gain[total.count])
@@ -181,18 +209,33 @@ def _with_pair(frame: pl.DataFrame, total: Total, terms: list[list[float]]) -> p
 
 
 def _pairs(terms: Iterable[Sequence[float]], total: Total) -> tuple[list[float], list[float]]:
-    """Each sequence of terms as (high, low). Python's fsum: 30-50 ns a term, and exact."""
+    """Each sequence of terms as (high, low). Python's fsum: 30-50 ns a term, and exact.
+
+    The terms are finite values, or highs followed by as many lows.
+    """
     highs, lows = [], []
     for group in terms:
         try:
             high = fsum(group)
             low = fsum((*group, -high))
-        except OverflowError:  # a partial sum left the range; the whole may be back in it
-            exact = sum(map(Fraction, group), Fraction(0))
-            try:
-                high, low = float(exact), 0.0
-            except OverflowError:
-                high, low = (inf if exact > 0 else -inf), 0.0
+        except (OverflowError, ValueError):  # a sum is out of range, or a partial sum left it
+            high, low = _exact_pair(group)
         highs.append(high)
         lows.append(low)
     return highs, lows
+
+
+def _exact_pair(terms: Sequence[float]) -> tuple[float, float]:
+    """What `_pairs` makes of terms whose sum is, or may be, out of range."""
+    half = len(terms) // 2
+    exact = Fraction(0)
+    for place, term in enumerate(terms):
+        if isinf(term):
+            exact += Fraction(terms[place + half]) * BEYOND
+        elif place < half or not isinf(terms[place - half]):
+            exact += Fraction(term)
+    try:
+        high = float(exact)
+    except OverflowError:
+        return (inf if exact > 0 else -inf), float(exact / BEYOND)
+    return high, float(exact - Fraction(high))

@@ -42,4 +42,5 @@ def _extended(known: Total | None, call: AggregateCall, function: str, distinct:
     if function == "count":
         count = call.name
     summed = function != "count" or (known is not None and known.summed)
-    return Total(call.argument, distinct, count, summed)
+    averaged = function == "avg" or (known is not None and known.averaged)
+    return Total(call.argument, distinct, count, summed, averaged)
