@@ -267,3 +267,17 @@ def test_loading_says_how_far_it_is(history: History) -> None:
     assert seen[:2] == [8, 16]  # a chunk per node
     assert seen[-1] == 0
     assert epochs.unfinished("later") == {}
+
+
+def test_a_pin_taken_while_a_view_is_loaded_stays_unready(history: History) -> None:
+    put(history, *range(30))
+    catch_up(history.store)
+    history.create_view("CREATE VIEW later AS SELECT id FROM items")
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    advance(history.store, term, Limits(chunk=4))
+    pin = epochs.pin()
+    while advance(history.store, term) is not None:
+        pass
+    assert epochs.ready("later")
+    assert not epochs.ready("later", pin)

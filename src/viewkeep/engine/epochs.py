@@ -83,6 +83,7 @@ class Pin:
     epoch: int
     cut: Cut
     plan: int
+    loading: Loading
     expires: float
 
 
@@ -106,17 +107,20 @@ class Epochs:
             raise Fenced(f"epoch {number} is no longer open: another driver has finished it")
         return current
 
-    def unfinished(self, view: str) -> Loading | None:
-        """What is still to load for a view; empty when it is ready, None before its first epoch."""
-        published = self.read().published
-        placement = load_plan(self.store, published.plan).program.placements.get(view)
+    def unfinished(self, view: str, at: Published | Pin | None = None) -> Loading | None:
+        """What is still to load for a view; empty when it is ready, None before its first epoch.
+
+        That is at the published epoch, or at the one given.
+        """
+        at = at or self.read().published
+        placement = load_plan(self.store, at.plan).program.placements.get(view)
         if placement is None:
             return None
-        return {feed: parts for feed, parts in published.loading.items() if feed in placement.feeds}
+        return {feed: parts for feed, parts in at.loading.items() if feed in placement.feeds}
 
-    def ready(self, view: str) -> bool:
-        """Whether the published epoch holds the whole view."""
-        return self.unfinished(view) == {}
+    def ready(self, view: str, at: Published | Pin | None = None) -> bool:
+        """Whether the published epoch, or the one given, holds the whole view."""
+        return self.unfinished(view, at) == {}
 
     # -- driving -----------------------------------------------------------------------------
 
@@ -213,7 +217,12 @@ class Epochs:
             if epoch is not None and epoch != published.epoch:
                 raise EpochGone(f"epoch {epoch} is not the published one ({published.epoch})")
             pin = Pin(
-                uuid.uuid4().hex, published.epoch, published.cut, published.plan, time.time() + ttl
+                uuid.uuid4().hex,
+                published.epoch,
+                published.cut,
+                published.plan,
+                published.loading,
+                time.time() + ttl,
             )
             self.store.meta_cas(f"pin/{pin.id}", None, _pin_bytes(pin))
             if self.read().published.epoch == pin.epoch:

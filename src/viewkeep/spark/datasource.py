@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.loading import Loading
 from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
 from viewkeep.errors import CatalogError, EpochGone, InvalidRow, NotReady, UnknownName
 from viewkeep.incoming import conform
@@ -39,7 +40,7 @@ from viewkeep.spark.pushdown import KeyRange, key_range
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.rows import BaseRows, Rows, ViewRows
 from viewkeep.stores import open_store
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.stores.contract import Cut
 from viewkeep.types import Column
 from viewkeep.writes import BaseTable
 
@@ -77,11 +78,12 @@ def read(
 
 @dataclass(frozen=True)
 class Point:
-    """What is read: an epoch with its cut and plan; all None for the newest rows of all."""
+    """What is read: an epoch with its cut, plan and what it lacks; no epoch for the newest rows."""
 
     epoch: int | None
     cut: Cut | None
     plan: int
+    loading: Loading
 
 
 class ViewkeepSource(DataSource):
@@ -116,10 +118,12 @@ class ViewkeepSource(DataSource):
         plan = load_plan(store, point.plan)
         placement = plan.program.placements.get(name)
         if placement is not None:
-            _check_ready(store, placement, point)
+            _check_ready(placement, point)
             return ViewRows(store.url, placement, point.epoch)
         source = plan.tables.get(name) or newest_plan(store).tables.get(name)
         if source is None:
+            if name in newest_plan(store).views:
+                raise NotReady(f"view {name} waits to be loaded; run the pipeline first")
             raise _unknown(plan, name)
         return BaseRows(store.url, source, point.cut)
 
@@ -127,19 +131,20 @@ class ViewkeepSource(DataSource):
         store = open_store(url)
         epochs = Epochs(store)
         if self.options.get("at", "stable") == "latest":
-            return Point(None, None, newest_plan(store).version)
+            published = epochs.read().published
+            return Point(None, None, published.plan, published.loading)
         wanted = self.options.get("epoch")
         if wanted is not None:
             for pin in epochs.pins():
                 if pin.epoch == int(wanted):
-                    return Point(pin.epoch, pin.cut, pin.plan)
+                    return Point(pin.epoch, pin.cut, pin.plan, pin.loading)
             if epochs.read().published.epoch != int(wanted):
                 raise EpochGone(f"epoch {wanted} is neither published nor pinned")
         pin = epochs.pin(float(self.options.get("pin_seconds", PIN_SECONDS)))
         if wanted is not None and pin.epoch != int(wanted):
             epochs.unpin(pin)
             raise EpochGone(f"epoch {wanted} was replaced by {pin.epoch} before it was pinned")
-        return Point(pin.epoch, pin.cut, pin.plan)
+        return Point(pin.epoch, pin.cut, pin.plan, pin.loading)
 
     def _option(self, name: str) -> str:
         value = self.options.get(name)
@@ -218,11 +223,8 @@ def _chosen(rows: Rows, columns: Any) -> list[Column]:
     return [known[name] for name in names]
 
 
-def _check_ready(store: Store, placement: Placement, point: Point) -> None:
-    if point.epoch is None:
-        return
-    loading = Epochs(store).unfinished(placement.view.name)
-    if loading:
+def _check_ready(placement: Placement, point: Point) -> None:
+    if not placement.feeds.isdisjoint(point.loading):
         raise NotReady(f"view {placement.view.name} is still being loaded")
 
 

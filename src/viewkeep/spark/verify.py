@@ -90,11 +90,11 @@ def verify(
     with _pinned(epochs) as pin:
         plan = load_plan(store, pin.plan)
         if not wanted:
-            wanted = [name for name in plan.views if epochs.ready(name)]
+            wanted = [name for name in plan.views if epochs.ready(name, pin)]
         for name in wanted:
             if name not in plan.views:
                 raise CatalogError(f"there is no view {name} at epoch {pin.epoch}")
-            if not epochs.ready(name):
+            if not epochs.ready(name, pin):
                 raise NotReady(f"view {name} is still being loaded; run the pipeline first")
         definitions = _Definitions(own, url, plan, pin.epoch)
         verdicts = [_judge(definitions, name) for name in wanted]
