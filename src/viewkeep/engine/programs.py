@@ -103,7 +103,7 @@ def save_definition(store: Store, view: View) -> int:
 
 
 def drop_plans_before(store: Store, version: int) -> None:
-    """Forget plan versions older than `version`, and definitions that no kept plan names."""
+    """Forget plan versions older than `version`; definitions are small and stay."""
     records = store.meta_scan("plan/")
     for key, body in records:
         if int(key.removeprefix("plan/")) < version:

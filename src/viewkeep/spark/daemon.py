@@ -1,9 +1,9 @@
 """The process that Spark forks its Python workers from, with the engine already imported.
 
 Spark drops workers that were idle for a minute. A new worker forked from the stock daemon spends
-about a second on imports, which would be the freshness of the first write after a quiet minute;
-forked from this one it is ready in a few milliseconds. Law: nothing is opened and no thread is
-started before the fork.
+about half a second on imports, and the first write after a quiet minute would wait for it; one
+forked from this daemon has nothing left to import. Law: nothing is opened and no thread is started
+before the fork.
 """
 
 from __future__ import annotations

@@ -32,11 +32,11 @@ TASK_FAILURES = 4  # tries of one task, as on a cluster; plain local mode would 
 
 # Fixed when the context starts. Figures: two cores, an epoch of two levels.
 CONTEXT_SETTINGS: dict[str, str] = {
-    # Blobs reach Python workers by a Unix socket: a job of 3 stages takes 0.17 s instead of 0.25 s.
+    # Blobs reach Python workers by a Unix socket instead of a loopback connection.
     "spark.python.unix.domain.socket.enabled": "true",
     # A worker keeps its open store, its plan and its imports from one epoch to the next.
     "spark.python.worker.reuse": "true",
-    # Workers that start later are forked with the engine imported: 10 ms instead of about 1 s.
+    # Workers that start later are forked with the engine imported, which takes 0.4 s to import.
     "spark.python.daemon.module": "viewkeep.spark.daemon",
     # A worker is one of several on the machine, and polars would start a thread per core in each.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
