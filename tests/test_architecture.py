@@ -28,12 +28,10 @@ ALLOWED: dict[str, set[str]] = {
     "engine": VOCABULARY | {"stores", "ops", "plan"},
     "catalog": VOCABULARY | {"stores", "ops", "plan", "sql", "engine"},
 }
-_READING = VOCABULARY | {"stores", "ops", "plan", "sql", "engine", "catalog"}
-_ROWS = {"incoming", "results", "writes", "ranges", "readers", "reads", "status"}
-ALLOWED |= dict.fromkeys(_ROWS | {"load", "changes", "queries"}, _READING | _ROWS)
-ALLOWED["spark"] = _READING | _ROWS
-ALLOWED["execute"] = _READING | _ROWS | {"changes", "queries"}
-ALLOWED["database"] = _READING | _ROWS | {"load", "execute", "spark"}
+ALLOWED["access"] = ALLOWED["catalog"] | {"catalog"}
+ALLOWED["status"] = ALLOWED["access"] | {"access"}
+ALLOWED["spark"] = ALLOWED["access"] | {"access"}
+ALLOWED["database"] = ALLOWED["access"] | {"access", "status", "spark"}
 _APPLICATION = ALLOWED["database"] | {"database", ""}
 ALLOWED["demo"] = _APPLICATION
 ALLOWED["cli"] = _APPLICATION | {"demo", "__version__"}
@@ -50,9 +48,7 @@ FORBIDDEN = {
     "engine": SPARK | {"lmdb", "logging", "typer", "rich"},
     "stores": SPARK | {"typer", "rich"},
     "catalog": SPARK,
-    "reads": SPARK,
-    "readers": SPARK,
-    "writes": SPARK,
+    "access": SPARK,
 }
 
 PUBLIC = [

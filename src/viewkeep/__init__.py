@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from viewkeep import errors
+    from viewkeep.access.load import Loaded
+    from viewkeep.access.reads import At, Snapshot
+    from viewkeep.access.results import Result
     from viewkeep.database import Database, make, open
     from viewkeep.errors import ViewkeepError
-    from viewkeep.load import Loaded
-    from viewkeep.reads import At, Snapshot
-    from viewkeep.results import Result
     from viewkeep.spark.pipeline import Pipeline
     from viewkeep.spark.verify import Verdict
     from viewkeep.status import Status
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "At": "viewkeep.reads",
+    "At": "viewkeep.access.reads",
     "Database": "viewkeep.database",
-    "Loaded": "viewkeep.load",
+    "Loaded": "viewkeep.access.load",
     "Pipeline": "viewkeep.spark.pipeline",
-    "Result": "viewkeep.results",
-    "Snapshot": "viewkeep.reads",
+    "Result": "viewkeep.access.results",
+    "Snapshot": "viewkeep.access.reads",
     "Status": "viewkeep.status",
     "Verdict": "viewkeep.spark.verify",
     "ViewkeepError": "viewkeep.errors",

@@ -15,6 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from viewkeep.access.execute import Executor
+from viewkeep.access.load import BATCH_ROWS, Loaded, load
+from viewkeep.access.reads import At, Reader, Snapshot
+from viewkeep.access.results import Result
+from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.errors import (
@@ -25,15 +30,10 @@ from viewkeep.errors import (
     StoreFull,
     Timeout,
 )
-from viewkeep.execute import Executor
-from viewkeep.load import BATCH_ROWS, Loaded, load
-from viewkeep.reads import At, Reader, Snapshot
-from viewkeep.results import Result
 from viewkeep.status import Status, status_of
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import ABSENT, Store, TableWrite
 from viewkeep.types import Schema
-from viewkeep.writes import BaseTable, Key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from viewkeep.access.reads import loading_of
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.lease import holder
-from viewkeep.reads import loading_of
 from viewkeep.stores.contract import Cut, Store
 
 RECENT_SECONDS = 30.0

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import viewkeep
+from viewkeep.access.reads import Reader
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import _cache, load_plan
 from viewkeep.errors import CatalogError, EpochGone
-from viewkeep.reads import Reader
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
 from viewkeep.sql.statements import CreateView

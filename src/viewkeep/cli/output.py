@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from viewkeep.results import Result, table_of
+from viewkeep.access.results import Result, table_of
 
 console = Console()
 errors = Console(stderr=True)

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 import viewkeep
+from viewkeep.access.results import table_of
 from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json
-from viewkeep.results import table_of
 
 
 @app.command(cls=UrlCommand)

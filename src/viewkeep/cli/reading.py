@@ -10,11 +10,11 @@ import typer
 from rich.live import Live
 
 import viewkeep
+from viewkeep.access.incoming import parse_value
+from viewkeep.access.results import shown, table_of
 from viewkeep.cli.app import At, Json, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json, print_result
 from viewkeep.database import Database
-from viewkeep.incoming import parse_value
-from viewkeep.results import table_of
 from viewkeep.status import render
 from viewkeep.types import Schema
 
@@ -49,7 +49,7 @@ def get(
     else:
         import polars as pl
 
-        columns = {"column": list(row), "value": [viewkeep.results.shown(v) for v in row.values()]}
+        columns = {"column": list(row), "value": [shown(value) for value in row.values()]}
         console.print(table_of(pl.DataFrame(columns)))
 
 

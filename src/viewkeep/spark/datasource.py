@@ -29,11 +29,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from viewkeep.access.incoming import conform
+from viewkeep.access.writes import BaseTable
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
 from viewkeep.errors import CatalogError, EpochGone, InvalidRow, NotReady, UnknownName
-from viewkeep.incoming import conform
 from viewkeep.plan.program import Placement
 from viewkeep.spark.convert import arrow_batches, spark_schema
 from viewkeep.spark.pushdown import KeyRange, key_range
@@ -42,7 +43,6 @@ from viewkeep.spark.rows import BaseRows, Rows, ViewRows
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Cut
 from viewkeep.types import Column
-from viewkeep.writes import BaseTable
 
 FORMAT = "viewkeep"
 PIN_SECONDS = 600.0

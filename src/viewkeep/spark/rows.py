@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import polars as pl
 
+from viewkeep.access.writes import BaseTable
 from viewkeep.codec.keys import KeyCodec, hash_key
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Placement
@@ -19,7 +20,6 @@ from viewkeep.spark.pushdown import KeyRange
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Chunk, Cut
 from viewkeep.types import Column
-from viewkeep.writes import BaseTable
 
 CHUNK = 10_000
 

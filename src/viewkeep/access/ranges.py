@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from viewkeep.access.writes import Key, key_tuple
 from viewkeep.codec.keys import KEPT, KeyCodec, prefix_end
 from viewkeep.errors import InvalidRow
 from viewkeep.stores.contract import Chunk
-from viewkeep.writes import Key, key_tuple
 
 CHUNK = 10_000  # rows asked of a node or shard at a time
 

@@ -13,7 +13,11 @@ from itertools import count
 import polars as pl
 from sqlglot import exp
 
-from viewkeep import changes
+from viewkeep.access import changes
+from viewkeep.access.queries import readable, run_query
+from viewkeep.access.readers import TableReader
+from viewkeep.access.reads import Reader
+from viewkeep.access.results import Result
 from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import Unsupported
@@ -21,10 +25,6 @@ from viewkeep.expr import Expr
 from viewkeep.plan.explain import explain
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.program import Program, compile_program
-from viewkeep.queries import readable, run_query
-from viewkeep.readers import TableReader
-from viewkeep.reads import Reader
-from viewkeep.results import Result
 from viewkeep.sql import statements as st
 from viewkeep.sql.analyse import analyse, make_view
 from viewkeep.sql.keys import key_values

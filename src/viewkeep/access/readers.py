@@ -11,12 +11,12 @@ from typing import Any
 
 import polars as pl
 
+from viewkeep.access.ranges import Bounds, merged
+from viewkeep.access.writes import BaseTable, Key, key_tuple
 from viewkeep.codec.keys import hash_key
 from viewkeep.errors import InvalidRow
 from viewkeep.plan.program import Placement
-from viewkeep.ranges import Bounds, merged
 from viewkeep.stores.contract import Chunk, Cut, Store
-from viewkeep.writes import BaseTable, Key, key_tuple
 
 
 class ViewReader:

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
+from viewkeep.access.incoming import as_polars, check_columns, conform, is_frame
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Corrupt, DuplicateKey, InvalidRow
-from viewkeep.incoming import as_polars, check_columns, conform, is_frame
 from viewkeep.plan.nodes import Source
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from viewkeep.access.incoming import as_polars, conform, is_frame
+from viewkeep.access.writes import BaseTable
 from viewkeep.errors import DuplicateKey, InvalidRow
-from viewkeep.incoming import as_polars, conform, is_frame
 from viewkeep.stores.contract import TableWrite
-from viewkeep.writes import BaseTable
 
 BATCH_ROWS = 20_000
 FORMATS = {

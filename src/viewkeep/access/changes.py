@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
+from viewkeep.access.ranges import EVERYTHING
+from viewkeep.access.readers import TableReader
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow
 from viewkeep.expr import Expr
 from viewkeep.ops.evaluate import filter_rows, project
-from viewkeep.ranges import EVERYTHING
-from viewkeep.readers import TableReader
 from viewkeep.stores.contract import ABSENT, Kind, Store, TableWrite
 
 Write = Callable[[Sequence[TableWrite]], int]

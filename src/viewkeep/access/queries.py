@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from viewkeep.access.ranges import EVERYTHING
+from viewkeep.access.readers import TableReader, ViewReader
+from viewkeep.access.reads import Reader, ReadPoint
 from viewkeep.engine.adhoc import evaluate
 from viewkeep.plan.nodes import Filter, Node, Source, View
-from viewkeep.ranges import EVERYTHING
-from viewkeep.readers import TableReader, ViewReader
-from viewkeep.reads import Reader, ReadPoint
 from viewkeep.sql.keys import key_values
 from viewkeep.sql.statements import Query
 from viewkeep.types import Schema

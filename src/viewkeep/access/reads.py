@@ -14,15 +14,15 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from viewkeep.access.ranges import Bounds, bounds_of
+from viewkeep.access.readers import TableReader, ViewReader
+from viewkeep.access.results import Result
+from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.programs import EMPTY, PlanVersion, load_plan, newest_plan, plan_key
 from viewkeep.errors import EpochGone, NotReady, UnknownName, ViewkeepError
 from viewkeep.plan.nodes import View
-from viewkeep.ranges import Bounds, bounds_of
-from viewkeep.readers import TableReader, ViewReader
-from viewkeep.results import Result
 from viewkeep.stores.contract import Cut, Store
-from viewkeep.writes import BaseTable, Key
 
 At: TypeAlias = Literal["stable", "latest"]
 T = TypeVar("T")
