@@ -65,9 +65,16 @@ class Catalog:
         self._commit(change)
 
     def create_view(
-        self, view: View, if_not_exists: bool = False, or_replace: bool = False
+        self,
+        view: View,
+        if_not_exists: bool = False,
+        or_replace: bool = False,
+        basis: PlanVersion | None = None,
     ) -> None:
-        """Add a view. The pipeline loads it from the rows that are there, while others go on."""
+        """Add a view. The pipeline loads it from the rows that are there, while others go on.
+
+        `basis` is the plan that the view's SQL was understood by; what it reads must be the same.
+        """
         generation = save_definition(self.store, view)
 
         def change(plan: PlanVersion) -> PlanVersion | None:
@@ -77,7 +84,7 @@ class Catalog:
                 _refuse_read(plan, view.name)
                 plan = _drop(plan, view.name)
             _refuse_taken(plan, view.name)
-            _refuse_changed(plan, view)
+            _refuse_changed(plan, view, basis or plan)
             return _numbered(
                 replace(
                     plan,
@@ -168,16 +175,19 @@ def _refuse_read(plan: PlanVersion, name: str) -> None:
         raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
 
 
-def _refuse_changed(plan: PlanVersion, view: View) -> None:
-    """Refuse a view whose tables or views have gone since its SQL was understood."""
+def _refuse_changed(plan: PlanVersion, view: View, basis: PlanVersion) -> None:
+    """Refuse a view whose tables or views are not those that its SQL was understood by."""
     node: Node = view.node
     while not isinstance(node, Source):
         node = node.input
-    gone = [name for name in view.reads if name not in plan.tables and name not in plan.views]
+    lost = [name for name in view.reads if name not in plan.tables and name not in plan.views]
+    lost += [n for n in view.reads if plan.generations.get(n) != basis.generations.get(n)]
     if plan.tables.get(node.table) != node:
-        gone.append(node.table)
-    if gone:
-        raise CatalogError(f"{gone[0]}, which {view.name} reads, was dropped meanwhile; try again")
+        lost.append(node.table)
+    if lost:
+        raise CatalogError(
+            f"{lost[0]}, which {view.name} reads, was dropped or replaced meanwhile; try again"
+        )
 
 
 def _those(users: list[str]) -> str:

@@ -115,11 +115,23 @@ def test_a_view_over_a_table_dropped_meanwhile_is_refused(history: History) -> N
     statement = analyse(parse(text)[0], history.catalog.resolve)
     assert isinstance(statement, CreateView)
     history.catalog.drop_table("items")
-    with pytest.raises(CatalogError, match="was dropped meanwhile"):
+    with pytest.raises(CatalogError, match="was dropped or replaced meanwhile"):
         history.catalog.create_view(statement.view)
     history.catalog.create_table("items", history.schema)  # another table of that name
-    with pytest.raises(CatalogError, match="was dropped meanwhile"):
+    with pytest.raises(CatalogError, match="was dropped or replaced meanwhile"):
         history.catalog.create_view(statement.view)
+
+
+def test_a_view_over_a_view_replaced_meanwhile_is_refused(history: History) -> None:
+    history.create_view("CREATE VIEW inner_one AS SELECT id, x FROM items")
+    basis = history.catalog.current()
+    text = "CREATE VIEW v AS SELECT COUNT(*) AS n FROM inner_one"
+    statement = analyse(parse(text)[0], history.catalog.resolve)
+    assert isinstance(statement, CreateView)
+    history.catalog.drop_view("inner_one")
+    history.create_view("CREATE VIEW inner_one AS SELECT id, x FROM items WHERE x > 0")
+    with pytest.raises(CatalogError, match="was dropped or replaced meanwhile"):
+        history.catalog.create_view(statement.view, basis=basis)
 
 
 # -- aggregates ------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ class Executor:
     def run(self, text: str) -> Iterator[Result]:
         """Run statements separated by `;`, giving the result of each."""
         for tree in parse(text):
-            yield self._run(analyse(tree, self._resolver(tree)))
+            basis = self._reader.current()
+            yield self._run(analyse(tree, self._resolver(tree)), basis)
 
     def explain(self, what: str | None) -> str:
         """How a view, a statement, or (with None) all views are kept."""
@@ -72,7 +73,7 @@ class Executor:
 
         return lambda name: readable(self._resolve(name))
 
-    def _run(self, statement: st.Statement) -> Result:
+    def _run(self, statement: st.Statement, basis: PlanVersion) -> Result:
         catalog = self._catalog
         match statement:
             case st.CreateTable(name, schema, if_not_exists):
@@ -82,7 +83,7 @@ class Executor:
                 catalog.drop_table(name, if_exists)
                 return Result(message=f"table {name} is gone")
             case st.CreateView(view, if_not_exists, or_replace):
-                catalog.create_view(view, if_not_exists, or_replace)
+                catalog.create_view(view, if_not_exists, or_replace, basis)
                 return Result(message=f"view {view.name} is there; the pipeline will load it")
             case st.DropView(name, if_exists):
                 catalog.drop_view(name, if_exists)
