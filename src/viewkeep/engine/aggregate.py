@@ -46,7 +46,7 @@ def run_aggregate(operator: Operator, state: ShardState, frames: Frames) -> pl.D
     for argument, change in zip(kept.ordered, changes, strict=True):
         totals = [t for t in kept.totals if t.distinct and t.argument == argument]
         if totals:
-            moved = _no_values(operator, argument.type.polars) if change is None else change.moved
+            moved = _no_values(argument.type.polars) if change is None else change.moved
             made += advance(old, distinct_gain(moved, totals, len(keys)), totals)
     new = pl.DataFrame(made)
     for output in kept.outputs:
@@ -128,7 +128,7 @@ class _ValueChanges:
     prefixes: list[bytes]  # of each changed group's values
 
 
-def _no_values(operator: Operator, dtype: pl.DataType) -> pl.DataFrame:
+def _no_values(dtype: pl.DataType) -> pl.DataFrame:
     return pl.DataFrame(schema={GROUP: pl.Int64, VALUE: dtype, WEIGHT: pl.Int64, KEY: pl.Binary})
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KeyCodec, hash_keys
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.ops.aggregate import TIMES, VALUE, gains
 from viewkeep.ops.arrange import ROW
 from viewkeep.ops.totals import merge
@@ -52,8 +52,7 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
         if len(parts) == 1:
             return whole
         by = [column for column in whole.columns if column != WEIGHT]
-        summed = whole.group_by(by).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
-        return summed.select(whole.columns)
+        return consolidate(whole, by).select(whole.columns)
     carried = [key.name for key in node.keys]
     carried += [SHARD] if SHARD in whole.columns else []
     kept = operator.accumulators

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.errors import PipelineError
 
 ROW = "#row"
@@ -28,7 +28,7 @@ def net_changes(delta: pl.DataFrame) -> KeyedChanges:
     """The net effect of a delta of encoded rows (`#key`, `#row`, `#weight`)."""
     if delta.height == 0:
         return KeyedChanges([], [])
-    summed = delta.group_by(KEY, ROW).agg(pl.col(WEIGHT).sum())
+    summed = consolidate(delta, [KEY, ROW])
     puts = summed.filter(pl.col(WEIGHT) > 0)
     goes = summed.filter(pl.col(WEIGHT) < 0)
     keys = puts[KEY].to_list()

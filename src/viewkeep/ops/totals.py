@@ -19,7 +19,7 @@ from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.types import BIGINT, DOUBLE, Column, DataType, decimal
 
-_HIGH, _LOW, _TERMS = "#high", "#low", "#terms"
+_TERMS = "#terms"
 BEYOND = 1 << 70  # more than the number of rows that a sum can have
 SPLIT_BIGINT = 1 << 32
 SPLIT_DECIMAL = 10**19
