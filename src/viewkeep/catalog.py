@@ -8,15 +8,16 @@ it began with.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from viewkeep.engine.housekeeping import note_dropped
-from viewkeep.engine.programs import PlanVersion, commit_plan, newest_plan, save_definition
+from viewkeep.engine.programs import PlanVersion, commit_plan, newest_plan, save_definitions
 from viewkeep.errors import CatalogError
-from viewkeep.plan.nodes import Node, Source, View
-from viewkeep.plan.program import Program, state_keys
+from viewkeep.plan.nodes import Source, View, sources
+from viewkeep.plan.program import Program, producer_id, state_keys
+from viewkeep.sql.statements import CreateView
 from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
 
@@ -75,23 +76,32 @@ class Catalog:
 
         `basis` is the plan that the view's SQL was understood by; what it reads must be the same.
         """
-        generation = save_definition(self.store, view)
+        self.create_views([CreateView(view, if_not_exists, or_replace)], basis)
+
+    def create_views(self, wanted: Sequence[CreateView], basis: PlanVersion | None = None) -> None:
+        """Add views in one change, all or none; each may read those before it."""
+        generations = save_definitions(self.store, [statement.view for statement in wanted])
 
         def change(plan: PlanVersion) -> PlanVersion | None:
-            if view.name in plan.views and (if_not_exists or or_replace):
-                if if_not_exists:
-                    return None
-                _refuse_read(plan, view.name)
-                plan = _drop(plan, view.name)
-            _refuse_taken(plan, view.name)
-            _refuse_changed(plan, view, basis or plan)
-            return _numbered(
-                replace(
-                    plan,
-                    views={**plan.views, view.name: view},
-                    generations={**plan.generations, view.name: generation},
-                )
-            )
+            views, numbered = dict(plan.views), dict(plan.generations)
+            made = replace(plan, views=views, generations=numbered)
+            added: dict[str, View] = {}
+            replaced = False
+            for statement, generation in zip(wanted, generations, strict=True):
+                view = statement.view
+                if view.name in views and statement.if_not_exists:
+                    continue
+                if view.name in views and statement.or_replace:
+                    _refuse_read(made, view.name)
+                    del views[view.name]
+                    replaced = True
+                _refuse_taken(made, view.name)
+                _refuse_changed(made, view, basis or plan, added)
+                views[view.name] = added[view.name] = view
+                numbered[view.name] = generation
+            if not added:
+                return None
+            return _numbered(made) if replaced else _numbered(made, added.values())
 
         self._commit(change)
 
@@ -136,11 +146,14 @@ class Catalog:
             note_dropped(self.store, new.version, states, tables)
 
 
-def _numbered(plan: PlanVersion) -> PlanVersion:
-    """The plan with a number for each state table it needs, and none for others."""
-    numbers: dict[str, int] = {}
+def _numbered(plan: PlanVersion, added: Iterable[View] | None = None) -> PlanVersion:
+    """The plan with a number for each state table it needs, and none for others.
+
+    If views were only `added`, the tables of all others have theirs.
+    """
+    numbers: dict[str, int] = {} if added is None else dict(plan.numbers)
     following = plan.next_number
-    for key in state_keys(plan.views.values()):
+    for key in state_keys(plan.views.values() if added is None else added):
         if key in plan.numbers:
             numbers[key] = plan.numbers[key]
         else:
@@ -151,10 +164,10 @@ def _numbered(plan: PlanVersion) -> PlanVersion:
 
 def _touching(program: Program, view: str) -> set[str]:
     """The operators that a view stands on, and all that stand on one of those."""
-    feeds = program.placements[view].feeds
-    stale = {operator.id for operator in program.operators if operator.feed.id in feeds}
+    stale = set(program.placements[view].operators)
     for operator in program.operators:  # producers come before consumers
-        if isinstance(operator.feed.producer, str) and operator.feed.producer in stale:
+        below = {producer_id(feed.producer) for feed in operator.feeds}
+        if not stale.isdisjoint(below | {port.producer for port in operator.ports}):
             stale.add(operator.id)
     return stale
 
@@ -175,15 +188,17 @@ def _refuse_read(plan: PlanVersion, name: str) -> None:
         raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
 
 
-def _refuse_changed(plan: PlanVersion, view: View, basis: PlanVersion) -> None:
+def _refuse_changed(
+    plan: PlanVersion, view: View, basis: PlanVersion, added: Container[str]
+) -> None:
     """Refuse a view whose tables or views are not those that its SQL was understood by."""
-    node: Node = view.node
-    while not isinstance(node, Source):
-        node = node.input
     lost = [name for name in view.reads if name not in plan.tables and name not in plan.views]
-    lost += [n for n in view.reads if plan.generations.get(n) != basis.generations.get(n)]
-    if plan.tables.get(node.table) != node:
-        lost.append(node.table)
+    lost += [
+        name
+        for name in view.reads
+        if name not in added and plan.generations.get(name) != basis.generations.get(name)
+    ]
+    lost += [base.table for base in sources(view.node) if plan.tables.get(base.table) != base]
     if lost:
         raise CatalogError(
             f"{lost[0]}, which {view.name} reads, was dropped or replaced meanwhile; try again"

@@ -122,6 +122,13 @@ class Database:
         """Run statements one after another, giving the result of each."""
         return self._executor.run(text)
 
+    def create_views(self, text: str) -> list[str]:
+        """Create the views of many CREATE VIEW statements in one change, all or none.
+
+        Much faster than one by one where there are thousands. Returns their names.
+        """
+        return self._executor.create_views(text)
+
     def explain(self, what: str | None = None) -> str:
         """How a view, a statement, or (with None) all views are kept, as a tree."""
         return self._executor.explain(what)

@@ -17,9 +17,12 @@ from viewkeep.access.reads import loading_of
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.lease import holder
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.plan.explain import title
+from viewkeep.plan.program import Program
+from viewkeep.stores.contract import Cut, Sizes, Store, TableSize
 
 RECENT_SECONDS = 30.0
+_SHOWN = 20  # operators
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,18 @@ class ViewStatus:
 
 
 @dataclass(frozen=True)
+class OperatorStatus:
+    """An operator with state: what it is, who uses it, how much it holds."""
+
+    id: str
+    what: str
+    level: int
+    users: tuple[str, ...]  # views that stand on it
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Status:
     """How a database stands at one look."""
 
@@ -58,6 +73,7 @@ class Status:
     operations_per_second: float | None  # of the last epoch; None if it lies long back
     views: tuple[ViewStatus, ...]
     tables: tuple[str, ...]
+    operators: tuple[OperatorStatus, ...]  # those with state, the largest first
     base_bytes: int
     state_bytes: int
     driver: str | None  # who holds the driver lease
@@ -84,10 +100,29 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         operations_per_second=_rate(published),
         views=tuple(_view(name, epochs) for name in sorted(current.views)),
         tables=tuple(sorted(current.tables)),
+        operators=_operators(current.program, sizes),
         base_bytes=sizes.base_bytes,
         state_bytes=sizes.state_bytes,
         driver=None if lease is None else f"process {lease.pid} on {lease.host}",
     )
+
+
+def _operators(program: Program, sizes: Sizes) -> tuple[OperatorStatus, ...]:
+    users: dict[str, list[str]] = {}
+    for name, placement in program.placements.items():
+        for below in placement.operators:
+            users.setdefault(below, []).append(name)
+    found = []
+    for operator in program.operators:
+        held = [sizes.tables.get(table.number, TableSize()) for table in operator.tables]
+        size = sum(held, TableSize())
+        if operator.tables:
+            names = tuple(sorted(users.get(operator.id, ())))
+            shown = title(operator)
+            found.append(
+                OperatorStatus(operator.id, shown, operator.level, names, size.rows, size.bytes)
+            )
+    return tuple(sorted(found, key=lambda operator: (-operator.bytes, operator.id)))
 
 
 def _view(name: str, epochs: Epochs) -> ViewStatus:
@@ -135,7 +170,22 @@ def render(status: Status) -> Group:
     driver = f"driver: {status.driver or 'none (start one: viewkeep run ' + status.url + ')'}"
     top = Text(f"{status.url} · {line(status)}", style="bold")
     tables = f"tables: {', '.join(status.tables) or 'none'}"
-    return Group(top, nodes, *([views] if status.views else []), f"{tables}\n{sizes}\n{driver}")
+    parts = [views, _state_table(status)] if status.views else []
+    return Group(top, nodes, *parts, f"{tables}\n{sizes}\n{driver}")
+
+
+def _state_table(status: Status) -> Table:
+    """The largest operators, with who uses them."""
+    made = Table("state of", "level", "rows", "size", "used by", header_style="bold")
+    for operator in status.operators[:_SHOWN]:
+        users = ", ".join(operator.users[:3])
+        if len(operator.users) > 3:
+            users += f" and {len(operator.users) - 3} more"
+        what = operator.what if len(operator.what) <= 60 else operator.what[:59] + "…"
+        made.add_row(what, str(operator.level), f"{operator.rows:,}", _size(operator.bytes), users)
+    if len(status.operators) > _SHOWN:
+        made.add_row(f"and {len(status.operators) - _SHOWN} more", "", "", "", "")
+    return made
 
 
 def _size(count: float) -> str:

@@ -2,7 +2,8 @@
 
 A type is a value: equal types are interchangeable, and its text is its SQL name (`DECIMAL(10,2)`).
 TIMESTAMP is an instant in UTC with microseconds; Python datetimes without a zone are taken as UTC.
-DATE and TIMESTAMP hold the years 1 to 9999.
+DATE and TIMESTAMP hold the years 1 to 9999. ARRAY<T> is a type of results alone: a column of a view
+may have it, but no column of a table, and nothing is ordered or told apart by it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
+_ARRAY = "ARRAY<"
+
 
 @dataclass(frozen=True)
 class DataType:
-    """One of the nine column types. `precision` and `scale` are set for DECIMAL only."""
+    """One of the nine column types, or ARRAY<T> of one of them, without NULLs.
+
+    `precision` and `scale` are set for DECIMAL only.
+    """
 
     name: str
     precision: int = 0
@@ -39,16 +45,29 @@ class DataType:
         return self.is_integer or self.is_decimal or self.name == "DOUBLE"
 
     @property
+    def is_array(self) -> bool:
+        return self.name.startswith(_ARRAY)
+
+    @property
+    def element(self) -> DataType:
+        """Of an ARRAY, the type of its elements."""
+        return DataType.parse(self.name[len(_ARRAY) : -1])
+
+    @property
     def is_variable(self) -> bool:
         """Whether values have no fixed width in bytes."""
-        return self.name in ("STRING", "BINARY")
+        return self.name in ("STRING", "BINARY") or self.is_array
 
     @property
     def polars(self) -> pl.DataType:
+        if self.is_array:
+            return pl.List(self.element.polars)
         return pl.Decimal(self.precision, self.scale) if self.is_decimal else _POLARS[self.name]
 
     @property
     def arrow(self) -> pa.DataType:
+        if self.is_array:
+            return pa.large_list(self.element.arrow)
         if self.is_decimal:
             return pa.decimal128(self.precision, self.scale)
         return _ARROW[self.name]
@@ -59,6 +78,8 @@ class DataType:
         match = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", text)
         if match:
             return decimal(int(match[1]), int(match[2]))
+        if text.startswith(_ARRAY) and text.endswith(">"):
+            return array(DataType.parse(text[len(_ARRAY) : -1]))
         if text not in _POLARS:
             raise ValueError(f"no such type: {text}")
         return DataType(text)
@@ -100,6 +121,13 @@ def decimal(precision: int, scale: int) -> DataType:
     if not (1 <= precision <= 38 and 0 <= scale <= precision):
         raise ValueError(f"DECIMAL({precision},{scale}): needs 1 <= p <= 38 and 0 <= s <= p")
     return DataType("DECIMAL", precision, scale)
+
+
+def array(element: DataType) -> DataType:
+    """ARRAY<element>."""
+    if element.is_array:
+        raise ValueError("there are no arrays of arrays")
+    return DataType(f"{_ARRAY}{element}>")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import pickle
 
 import polars as pl
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewkeep.codec import keys
 from viewkeep.codec.keys import (
     KEPT,
     MAX_KEY,
     KeyCodec,
     bounded,
+    group_prefix,
     hash_key,
     hash_keys,
     prefix_end,
@@ -22,6 +25,14 @@ from viewkeep.errors import Corrupt, InvalidRow
 from viewkeep.types import BIGINT, BINARY, DOUBLE, INT, STRING, decimal
 
 from .strategies import canonical, frame, tables
+
+
+@pytest.fixture(params=[0, keys.FEW], autouse=True, ids=["arrays", "few"], scope="module")
+def few(request):
+    """Each test with every number of keys by arrays, and with few of them one at a time."""
+    before, keys.FEW = keys.FEW, request.param
+    yield
+    keys.FEW = before
 
 
 def compare(a, b, descending):
@@ -150,3 +161,21 @@ def test_hashes_agree_and_codecs_are_values():
     assert pickle.loads(pickle.dumps(codec)) == codec
     assert hash(codec) == hash(KeyCodec((BIGINT, STRING), (True, False)))
     assert codec != KeyCodec((BIGINT, STRING))
+
+
+@given(st.lists(st.tuples(st.text(alphabet="ab\0", max_size=3), st.integers(218, 226)), max_size=6))
+def test_no_group_prefix_begins_another(parts: list[tuple[str, int]]) -> None:
+    """Texts that agree on some 220 bytes, around where groups are cut."""
+    codec = KeyCodec((STRING,))
+    groups = {codec.encode_one(("a" * width + end,)) for end, width in parts}
+    made = sorted(group_prefix(group) for group in groups)
+    assert len(set(made)) == len(groups)
+    assert not any(b.startswith(a) for a, b in itertools.pairwise(made))
+
+
+def test_a_cut_group_does_not_begin_like_a_whole_one() -> None:
+    codec, short = KeyCodec((STRING,)), "a" * 222
+    whole = codec.encode_one((short,))
+    for number in range(2000):  # some digest begins with the bytes that end a text
+        long = codec.encode_one((f"{short}\0{number}{'b' * 200}",))
+        assert not group_prefix(long).startswith(group_prefix(whole))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewkeep.codec import rows
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Corrupt, InvalidRow
@@ -28,6 +29,14 @@ from viewkeep.types import (
 )
 
 from .strategies import canonical, frame, tables
+
+
+@pytest.fixture(params=[0, rows.FEW], autouse=True, ids=["arrays", "few"], scope="module")
+def few(request):
+    """Each test with every number of rows by arrays, and with few of them one at a time."""
+    before, rows.FEW = rows.FEW, request.param
+    yield
+    rows.FEW = before
 
 
 @given(tables())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import datetime as dt
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -42,11 +42,14 @@ Row = dict[str, Any]
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
+Model = dict[str, dict[tuple[Any, ...], Row]]  # table -> key -> row
+
+
 @dataclass
 class Write:
     """One call of `store.write`: its effect on the model, and where it lies in the logs."""
 
-    effect: Callable[[dict[tuple[int, int], Row]], None]
+    effect: Callable[[Model], None]
     positions: dict[int, int]
 
     def inside(self, cut: Cut) -> bool:
@@ -55,70 +58,84 @@ class Write:
         return each == {True}
 
 
-@dataclass
-class History:
-    """A store with one table, and the model of what was written to it."""
+class Table:
+    """A base table of a history: its schema and codecs."""
 
-    store: Store
-    writes: list[Write] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.catalog = Catalog(self.store)
-        created = analyse(parse(TABLE)[0], self.catalog.resolve)
+    def __init__(self, catalog: Catalog, text: str):
+        created = analyse(parse(text)[0], catalog.resolve)
         assert isinstance(created, CreateTable)
-        self.catalog.create_table(created.name, created.schema)
-        source = self.catalog.resolve("items")
+        catalog.create_table(created.name, created.schema)
+        source = catalog.resolve(created.name)
         assert isinstance(source, Source)
         self.source, self.schema = source, source.schema
         self.keys = KeyCodec(self.schema.types(self.schema.key))
         self.rows = RowCodec(self.schema.columns)
+
+    def key_of(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.schema.key)
+
+
+@dataclass
+class History:
+    """A store with some tables, and the model of what was written to them."""
+
+    store: Store
+    texts: tuple[str, ...] = (TABLE,)
+    writes: list[Write] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.catalog = Catalog(self.store)
+        made = [Table(self.catalog, text) for text in self.texts]
+        self.tables = {table.source.table: table for table in made}
+        self.first = made[0].source.table
 
     def create_view(self, text: str) -> None:
         statement = analyse(parse(text)[0], self.catalog.resolve)
         assert isinstance(statement, CreateView)
         self.catalog.create_view(statement.view)
 
-    def put(self, rows: list[Row]) -> None:
+    def put(self, rows: list[Row], table: str = "") -> None:
         """Whole or partial puts: a missing column keeps its value."""
-        writes, steps = [], list[Callable[[dict[tuple[int, int], Row]], None]]()
+        name = table or self.first
+        base = self.tables[name]
+        names = base.schema.names
+        writes, steps = [], list[Callable[[Model], None]]()
         for row in rows:
-            whole = [row.get(name) for name in self.schema.names]
-            columns = tuple(self.schema.index(name) for name in row)
+            whole = [row.get(column) for column in names]
+            columns = tuple(base.schema.index(column) for column in row)
             writes.append(
                 TableWrite(
-                    self.source.number,
-                    self.rows,
+                    base.source.number,
+                    base.rows,
                     Kind.PUT,
-                    [self.keys.encode_one((row["id"], row["part"]))],
-                    [self.rows.encode_one(whole)],
+                    [base.keys.encode_one(base.key_of(row))],
+                    [base.rows.encode_one(whole)],
                     columns=None if len(columns) == len(whole) else columns,
                 )
             )
 
-            def step(model: dict[tuple[int, int], Row], row: Row = row) -> None:
-                blank = dict.fromkeys(self.schema.names)
-                old = model.get((row["id"], row["part"]), blank)
-                model[row["id"], row["part"]] = {**old, **row}
+            def step(model: Model, row: Row = row) -> None:
+                held = model[name]
+                old = held.get(base.key_of(row), dict.fromkeys(names))
+                held[base.key_of(row)] = {**old, **row}
 
             steps.append(step)
         self._note(writes, steps)
 
-    def delete(self, keys: list[tuple[int, int]]) -> None:
-        encoded = [self.keys.encode_one(key) for key in keys]
-        write = TableWrite(self.source.number, self.rows, Kind.DELETE, encoded)
+    def delete(self, keys: Sequence[tuple[Any, ...]], table: str = "") -> None:
+        name = table or self.first
+        base = self.tables[name]
+        encoded = [base.keys.encode_one(key) for key in keys]
+        write = TableWrite(base.source.number, base.rows, Kind.DELETE, encoded)
 
-        def step(model: dict[tuple[int, int], Row]) -> None:
+        def step(model: Model) -> None:
             for key in keys:
-                model.pop(key, None)
+                model[name].pop(tuple(key), None)
 
         self._note([write], [step])
 
-    def _note(
-        self,
-        writes: list[TableWrite],
-        steps: list[Callable[[dict[tuple[int, int], Row]], None]],
-    ) -> None:
-        def effect(model: dict[tuple[int, int], Row]) -> None:
+    def _note(self, writes: list[TableWrite], steps: list[Callable[[Model], None]]) -> None:
+        def effect(model: Model) -> None:
             for step in steps:
                 step(model)
 
@@ -129,21 +146,22 @@ class History:
         if logged:
             self.writes.append(Write(effect, logged))
 
-    def rows_at(self, cut: Cut) -> list[Row]:
-        model: dict[tuple[int, int], Row] = {}
+    def rows_at(self, cut: Cut) -> dict[str, list[Row]]:
+        model: Model = {name: {} for name in self.tables}
         for write in self.writes:
             if write.inside(cut):
                 write.effect(model)
-        return list(model.values())
+        return {name: list(rows.values()) for name, rows in model.items()}
 
     def check(self) -> None:
         """Every ready view equals DuckDB's answer over the rows at the published cut."""
         epochs = Epochs(self.store)
         published = epochs.read().published
         plan = load_plan(self.store, published.plan)
-        frame = pl.DataFrame(self.rows_at(published.cut), schema=self.schema.polars, orient="row")
         oracle = _oracle()
-        oracle.register("items", frame.to_arrow())
+        for name, rows in self.rows_at(published.cut).items():
+            schema = self.tables[name].schema.polars
+            oracle.register(name, pl.DataFrame(rows, schema=schema, orient="row").to_arrow())
         for name, view in plan.views.items():
             text = sqlglot.transpile(view.sql, read="spark", write="duckdb")[0]
             oracle.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")

@@ -139,7 +139,7 @@ def test_a_pinned_epoch_stays_readable_with_its_base_rows(history: History) -> N
     put(history, 1, 2)
     catch_up(store)
     pin = epochs.pin()
-    at_pin = history.rows_at(pin.cut)
+    at_pin = history.rows_at(pin.cut)["items"]
     term = epochs.acquire().term
     for i in range(3, 8):
         put(history, i, 1, g="b")
@@ -153,9 +153,17 @@ def test_a_pinned_epoch_stays_readable_with_its_base_rows(history: History) -> N
     ]
     assert rows == [("a", 2)]
     base = [
-        dict(zip(history.schema.names, history.rows.decode_one(row), strict=True))
+        dict(
+            zip(
+                history.tables["items"].schema.names,
+                history.tables["items"].rows.decode_one(row),
+                strict=True,
+            )
+        )
         for node in range(store.nodes)
-        for row in store.scan(node, history.source.number, limit=10, at=pin.cut).rows
+        for row in store.scan(
+            node, history.tables["items"].source.number, limit=10, at=pin.cut
+        ).rows
     ]
     assert sorted(base, key=lambda row: row["id"]) == at_pin
     epochs.unpin(pin)
@@ -251,7 +259,7 @@ def test_a_pin_is_taken_again_if_its_epoch_is_overtaken(history: History) -> Non
     assert pin.epoch == Epochs(store).read().published.epoch
     assert [p.id for p in Epochs(store).pins()] == [pin.id]
     for node in range(store.nodes):
-        store.scan(node, history.source.number, limit=10, at=pin.cut)
+        store.scan(node, history.tables["items"].source.number, limit=10, at=pin.cut)
 
 
 def test_loading_says_how_far_it_is(history: History) -> None:

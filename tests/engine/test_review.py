@@ -117,7 +117,9 @@ def test_a_view_over_a_table_dropped_meanwhile_is_refused(history: History) -> N
     history.catalog.drop_table("items")
     with pytest.raises(CatalogError, match="was dropped or replaced meanwhile"):
         history.catalog.create_view(statement.view)
-    history.catalog.create_table("items", history.schema)  # another table of that name
+    history.catalog.create_table(
+        "items", history.tables["items"].schema
+    )  # another table of that name
     with pytest.raises(CatalogError, match="was dropped or replaced meanwhile"):
         history.catalog.create_view(statement.view)
 
@@ -403,7 +405,7 @@ def test_a_snapshot_reads_the_table_that_was(history: History) -> None:
     reader = Reader(history.store, Epochs(history.store), "")
     with reader.snapshot() as snapshot:
         history.catalog.drop_table("items")
-        history.catalog.create_table("items", history.schema)
+        history.catalog.create_table("items", history.tables["items"].schema)
         catch_up(history.store)
         housekeep(history.store)
         assert len(snapshot.scan("items")) == 3

@@ -61,10 +61,10 @@ def test_a_projection_is_local_at_level_0() -> None:
     made = program(PLAIN)
     operator = of(made, "plain")
     assert isinstance(operator.node, Arrange)
-    assert (operator.level, operator.zone, operator.feed.local) == (0, ("id",), True)
-    assert operator.feed.producer == VOTES
+    assert (operator.level, operator.zone, operator.feeds[0].local) == (0, ("id",), True)
+    assert operator.feeds[0].producer == VOTES
     assert made.levels == 1
-    needed, steps = operator.narrowed
+    needed, steps = operator.feeds[0].narrowed
     assert needed == {"id", "stars"}
     assert len(steps) == 2
 
@@ -73,7 +73,7 @@ def test_a_view_of_an_aggregate_reads_its_table() -> None:
     made = program(COUNTS)
     (operator,) = made.operators
     assert isinstance(operator.node, Aggregate)
-    assert (operator.level, operator.zone, operator.feed.local) == (1, ("story",), False)
+    assert (operator.level, operator.zone, operator.feeds[0].local) == (1, ("story",), False)
     placement = made.placements["counts"]
     assert placement.table is operator.rows_table
     assert placement.columns == (("story", "story"), ("n", "count(*)"))
@@ -83,7 +83,7 @@ def test_a_view_of_an_aggregate_reads_its_table() -> None:
 
 def test_a_group_of_the_base_key_is_still_re_distributed() -> None:
     made = program("CREATE VIEW v AS SELECT id, count(*) AS n FROM votes GROUP BY id")
-    assert [(op.level, op.feed.local) for op in made.operators] == [(1, False)]
+    assert [(op.level, op.feeds[0].local) for op in made.operators] == [(1, False)]
 
 
 def test_having_stays_in_the_zone_of_its_aggregate() -> None:
@@ -91,16 +91,16 @@ def test_having_stays_in_the_zone_of_its_aggregate() -> None:
         "CREATE VIEW v AS SELECT story, count(*) AS n FROM votes GROUP BY story HAVING n > 1"
     )
     counted, kept = made.operators
-    assert kept.feed.producer == counted.id
-    assert (kept.level, kept.zone, kept.feed.local) == (1, ("story",), True)
-    assert made.consumers(counted.id) == (kept,)
-    assert made.placements["v"].feeds == {counted.feed.id, kept.feed.id}
+    assert kept.feeds[0].producer == counted.id
+    assert (kept.level, kept.zone, kept.feeds[0].local) == (1, ("story",), True)
+    assert made.consumers(counted.id) == ((kept, kept.feeds[0]),)
+    assert made.placements["v"].feeds == {counted.feeds[0].id, kept.feeds[0].id}
 
 
 def test_an_index_is_one_level_up_in_the_zone_of_its_first_column() -> None:
     made = program("CREATE INDEX i ON votes (user DESC, stars)")
     operator = of(made, "i")
-    assert (operator.level, operator.zone, operator.feed.local) == (1, ("user",), False)
+    assert (operator.level, operator.zone, operator.feeds[0].local) == (1, ("user",), False)
     assert operator.rows_table.key_names == ("user", "stars", "id")
     assert [part.descending for part in operator.rows_table.key] == [True, False, False]
 
@@ -109,7 +109,7 @@ def test_an_aggregate_of_an_aggregate_is_at_level_2() -> None:
     made = program(COUNTS, "CREATE VIEW c AS SELECT n, count(*) AS stories FROM counts GROUP BY n")
     operator = of(made, "c")
     assert (operator.level, operator.zone) == (2, ("count(*)",))
-    assert operator.feed.producer == of(made, "counts").id
+    assert operator.feeds[0].producer == of(made, "counts").id
     assert made.levels == 3
 
 
@@ -118,14 +118,14 @@ def test_an_aggregate_with_its_producers_key_shares_the_zone() -> None:
         COUNTS, "CREATE VIEW m AS SELECT story, max(n) AS most FROM counts GROUP BY story"
     )
     operator = of(made, "m")
-    assert (operator.level, operator.zone, operator.feed.local) == (1, ("story",), True)
+    assert (operator.level, operator.zone, operator.feeds[0].local) == (1, ("story",), True)
 
 
 def test_an_order_on_an_aggregate_is_an_index_above_it() -> None:
     made = program(COUNTS, "CREATE VIEW top AS SELECT story, n FROM counts ORDER BY n DESC")
     operator = of(made, "top")
     assert isinstance(operator.node, Arrange)
-    assert (operator.level, operator.zone, operator.feed.local) == (2, ("count(*)",), False)
+    assert (operator.level, operator.zone, operator.feeds[0].local) == (2, ("count(*)",), False)
 
 
 def test_equal_aggregates_are_one_operator() -> None:
@@ -148,7 +148,7 @@ def test_state_tables_of_an_aggregate() -> None:
     assert groups.purpose == "groups"
     assert {table.purpose for table in values} == {"values of stars", "values of user"}
     assert {table.shard_by for table in operator.tables} == {("story",)}
-    assert operator.needs == {"story", "stars", "user"}
+    assert operator.feeds[0].needs == {"story", "stars", "user"}
 
 
 def test_a_total_has_one_zone_without_columns() -> None:
@@ -166,13 +166,13 @@ def test_levels_follow_the_law() -> None:
     )
     seen: dict[str, Operator] = {}
     for operator in made.operators:
-        producer = operator.feed.producer
+        producer = operator.feeds[0].producer
         if isinstance(producer, str):
             above = seen[producer]
-            assert operator.level == above.level + (0 if operator.feed.local else 1)
-            assert not operator.feed.local or operator.zone == above.zone
+            assert operator.level == above.level + (0 if operator.feeds[0].local else 1)
+            assert not operator.feeds[0].local or operator.zone == above.zone
         else:
-            assert operator.level == (0 if operator.feed.local else 1)
+            assert operator.level == (0 if operator.feeds[0].local else 1)
         seen[operator.id] = operator
     assert made.sources == (VOTES,)
     assert [operator.level for operator in made.operators] == [0, 1, 2, 2, 3]

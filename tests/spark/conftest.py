@@ -24,6 +24,17 @@ VIEWS = {
     "FROM stories GROUP BY author",
     "overall": "SELECT COUNT(*) AS votes, SUM(weight) AS weight FROM votes",
     "by_votes": "SELECT votes, COUNT(*) AS stories FROM scores GROUP BY votes",
+    "headlines": "SELECT s.id, s.title, v.votes FROM stories s LEFT JOIN scores v ON v.story = s.id",
+    "voted": "SELECT s.author, COUNT(*) AS votes, SUM(v.weight) AS weight "
+    "FROM votes v JOIN stories s ON v.story = s.id GROUP BY s.author",
+    "unvoted": "SELECT id, author FROM stories s "
+    "WHERE NOT EXISTS (SELECT * FROM votes v WHERE v.story = s.id)",
+    "above": "SELECT v.id, v.value FROM votes v "
+    "WHERE v.value > (SELECT AVG(w.value) FROM votes w WHERE w.story = v.story)",
+    "most": "SELECT story, votes FROM scores ORDER BY votes DESC, story LIMIT 3",
+    "places": "SELECT id, author, RANK() OVER (PARTITION BY author ORDER BY score DESC) AS place "
+    "FROM stories",
+    "texts": "SELECT author AS text FROM stories UNION SELECT title FROM stories",
 }
 
 

@@ -16,7 +16,7 @@ import pytest
 from viewkeep.codec.keys import KeyCodec, prefix_end
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, EpochGone, Fenced, InvalidRow
-from viewkeep.stores.contract import ABSENT, Cut, Kind, StateWrite, Store, TableWrite
+from viewkeep.stores.contract import ABSENT, Cut, Kind, StateWrite, Store, TableSize, TableWrite
 from viewkeep.types import BIGINT, STRING, Column
 
 StoreFactory = Callable[..., Store]
@@ -441,6 +441,27 @@ class StateSuite:
         part = store.state_scan(0, TABLE, start=keys[1], stop=keys[9], limit=99, at=None)
         assert part.keys == [keys[1], keys[8]]
 
+    @pytest.mark.parametrize("size", [1, 2, 3, 100])
+    @pytest.mark.parametrize("limits", [None, [2, 0, 1, 5, 3]])
+    def test_find_by_prefixes(self, store: Store, size: int, limits: list[int] | None) -> None:
+        keys = [bytes([group, row]) for group in (1, 2, 4) for row in range(4)] + [b"\xff\xff"]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, keys, list(keys))])
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, [keys[0], keys[5]], [None, None])])
+        prefixes = [b"\x02", b"\x01", b"\x03", b"\xff", b"\x04"]
+        for at in (1, 2):
+            there = store.state_scan(0, TABLE, limit=99, at=at).keys
+            expected = [
+                (place, key, key)
+                for place, prefix in enumerate(prefixes)
+                for key in [k for k in there if k.startswith(prefix)][
+                    : None if limits is None else limits[place]
+                ]
+            ]
+            batches = list(store.state_find(0, TABLE, prefixes, at, limits=limits, size=size))
+            found = [row for b in batches for row in zip(b.places, b.keys, b.rows, strict=True)]
+            assert found == expected
+            assert all(0 < len(batch.rows) <= size for batch in batches)
+
     def test_applying_again_changes_nothing(self, store: Store) -> None:
         writes = [StateWrite(TABLE, [key(1), key(2)], [b"x", None])]
         store.state_apply(0, 1, 0, [StateWrite(TABLE, [key(2)], [b"y"])])
@@ -501,6 +522,27 @@ class StateSuite:
         assert rounds >= 3
         assert store.state_scan(0, TABLE, limit=99, at=None).keys == []
         assert store.state_scan(0, OTHER, limit=99, at=None).keys == keys
+
+    def test_sizes_follow_the_rows(self, store: Store) -> None:
+        def size(table: int) -> TableSize:
+            return store.sizes().tables.get(table, TableSize())
+
+        keys = [key(number) for number in range(6)]
+        for _ in range(2):  # applying again changes nothing
+            for shard in (0, 1):
+                store.state_apply(shard, 1, 0, [StateWrite(TABLE, keys, [b"1"] * 6)])
+            store.state_apply(0, 1, 0, [StateWrite(OTHER, keys[:2], [b"12", b"3"])])
+        first = size(TABLE)
+        assert (first.rows, size(OTHER).rows) == (12, 2)
+        assert first.bytes > 12 * (len(keys[0]) + 1)
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, keys, [None] * 5 + [b"long" * 9])])
+        while store.state_sweep(0, 2):
+            pass
+        assert size(TABLE).rows == 7
+        while store.state_drop(0, TABLE) or store.state_drop(1, TABLE):
+            pass
+        assert size(TABLE) == TableSize()
+        assert size(OTHER).rows == 2
 
     def test_an_oversize_key_is_refused(self, store: Store) -> None:
         with pytest.raises(InvalidRow):

@@ -28,7 +28,7 @@ from viewkeep.plan.program import Program, compile_program
 from viewkeep.sql import statements as st
 from viewkeep.sql.analyse import analyse, make_view
 from viewkeep.sql.keys import key_values
-from viewkeep.sql.parse import parse
+from viewkeep.sql.parse import parse, text_of
 from viewkeep.sql.scope import Resolve
 
 _QUERY_NAME = "query"
@@ -44,7 +44,29 @@ class Executor:
         """Run statements separated by `;`, giving the result of each."""
         for tree in parse(text):
             basis = self._reader.current()
-            yield self._run(analyse(tree, self._resolver(tree)), basis)
+            yield self._run(analyse(tree, self._resolver(tree), basis.program.joins), basis)
+
+    def create_views(self, text: str) -> list[str]:
+        """Create the views of some CREATE VIEW statements in one change; their names."""
+        basis = self._reader.current()
+        made: dict[str, View] = {}
+        wanted: list[st.CreateView] = []
+
+        def resolve(name: str) -> Source | View:
+            return made.get(name) or self._resolve(name)
+
+        for tree in parse(text):
+            statement = analyse(tree, resolve, basis.program.joins)
+            if not isinstance(statement, st.CreateView):
+                raise Unsupported(
+                    "only views are created together",
+                    fragment=text_of(tree)[:80],
+                    hint="Run other statements with sql() or execute()",
+                )
+            made[statement.view.name] = statement.view
+            wanted.append(statement)
+        self._catalog.create_views(wanted, basis)
+        return list(made)
 
     def explain(self, what: str | None) -> str:
         """How a view, a statement, or (with None) all views are kept."""
@@ -57,7 +79,9 @@ class Executor:
             return f"{what} is a base table; EXPLAIN is for views and queries"
         if len(what.split()) == 1:
             raise self._reader.unknown(what)
-        return "\n\n".join(self._explained(analyse(tree, self._resolve)) for tree in parse(what))
+        joins = current.program.joins
+        statements = [analyse(tree, self._resolve, joins) for tree in parse(what)]
+        return "\n\n".join(self._explained(statement) for statement in statements)
 
     def _resolve(self, name: str) -> Source | View:
         current = self._reader.current()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def table_of(frame: pl.DataFrame, *, title: str | None = None, more: int = 0) ->
     for name, dtype in frame.schema.items():
         table.add_column(name, justify="right" if dtype.is_numeric() else "left")
     for row in frame.iter_rows():
-        table.add_row(*[shown(value) for value in row])
+        table.add_row(*[escape(shown(value)) for value in row])
     return table
 
 
@@ -108,4 +109,6 @@ def shown(value: object) -> str:
         return value.hex() if len(value) <= 32 else value[:32].hex() + "..."
     if isinstance(value, float):
         return f"{value:.6g}" if abs(value) < 1e15 and value != int(value) else repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
     return str(value)

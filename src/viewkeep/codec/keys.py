@@ -44,12 +44,14 @@ from viewkeep.codec.physical import (
     variable_values,
 )
 from viewkeep.codec.scalars import to_physical, to_python
-from viewkeep.errors import Corrupt, InvalidRow
+from viewkeep.errors import Corrupt, InvalidRow, Unsupported
 from viewkeep.types import DataType
 
 MAX_KEY = 496  # LMDB takes 511 bytes; up to 12 are prefixed
 DIGEST = 16
 KEPT = MAX_KEY - DIGEST
+FEW = 100  # keys up to which one at a time is faster than the fixed cost of arrays
+GROUP_BYTES = 224  # of a group within a key: leaves room for what tells its rows apart
 
 _SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
 _ALL = (1 << 64) - 1
@@ -64,6 +66,11 @@ class KeyCodec:
         self.descending = tuple(descending) if descending else (False,) * len(self.types)
         if len(self.descending) != len(self.types):
             raise ValueError("one direction per key column is needed")
+        if any(type.is_array for type in self.types):
+            raise Unsupported(
+                "nothing is ordered, grouped or matched by an ARRAY",
+                hint="Use its elements, or STRING_AGG",
+            )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -87,6 +94,8 @@ class KeyCodec:
         count = len(columns[0])
         if not count:
             return []
+        if count <= FEW:
+            return self._encode_few(columns, count)
         parts = self._parts(columns, count)
         if len(parts) == 1 and parts[0].spans is None:
             return _bound_all(list_rows(parts[0].rows(count)))
@@ -102,6 +111,14 @@ class KeyCodec:
                 scatter_ranges(target, at, part.spans, part.data)
             at = at + part.widths(count)
         return _bound_all(slice_out(target.tobytes(), spans))
+
+    def _encode_few(self, columns: Sequence[pl.Series], count: int) -> list[bytes]:
+        lists = []
+        for series, type in zip(columns, self.types, strict=True):
+            if len(series) != count:
+                raise InvalidRow("the key columns differ in length")
+            lists.append(check_dtype(series, type, series.name or "of the key").to_list())
+        return [self.encode_one(values) for values in zip(*lists, strict=True)]
 
     def encode_one(self, values: Sequence[object]) -> bytes:
         """The key of these values, or for fewer values than columns the prefix of such keys.
@@ -191,6 +208,17 @@ def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
     if len(key) < limit:
         return key
     return key[: limit - DIGEST] + blake2b(key, digest_size=DIGEST).digest()
+
+
+def group_prefix(group: bytes) -> bytes:
+    """What the keys of a group's rows start with, and those of no other group.
+
+    The bytes of a whole group are no beginning of another group's. Whatever is cut is longer than
+    anything that is not, so that stays true of the prefixes.
+    """
+    if len(group) < GROUP_BYTES:
+        return group
+    return group[:GROUP_BYTES] + blake2b(group, digest_size=DIGEST).digest()
 
 
 def prefix_end(prefix: bytes) -> bytes | None:

@@ -9,8 +9,8 @@ or many at once; and `decode(encode(df))` equals df.
     └─────────┴──────────────┴─────────────┴──────────────────┘
     NULL bitmap: bit (i mod 8) of byte (i div 8) is set if column i is NULL
     slot: BOOLEAN u8 · INT, DATE i32 · BIGINT, TIMESTAMP i64 · DOUBLE f64 · DECIMAL i128 unscaled ·
-          STRING, BINARY u32: where the value ends within the variable section; it starts where the
-          variable-width column before it ends
+          STRING, BINARY, ARRAY u32: where the value ends within the variable section; it starts
+          where the variable-width column before it ends
 
 The version is that of the table's columns, so a later one may add columns.
 """
@@ -27,6 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from viewkeep.codec.arrays import array_series, array_values
 from viewkeep.codec.packed import (
     Packed,
     gather_ranges,
@@ -58,11 +59,10 @@ _STRUCT = {
     "TIMESTAMP": "q",
     "DOUBLE": "d",
     "DECIMAL": "16s",
-    "STRING": "I",
-    "BINARY": "I",
 }
 _ZERO: dict[str, object] = {"DOUBLE": 0.0, "DECIMAL": bytes(16)}
 _MAX_VARIABLE = (1 << 32) - 1
+FEW = 40  # rows up to which one at a time is faster: a call of numpy or polars costs as much as 10
 
 
 class RowCodec:
@@ -90,25 +90,37 @@ class RowCodec:
 
     def encode(self, df: pl.DataFrame) -> list[bytes]:
         """The rows of a frame that has these columns with the polars dtypes of their types."""
-        count = df.height
-        if not count:
+        if not df.height:
             return []
+        columns = []
+        for column in self.columns:
+            try:
+                given = df.get_column(column.name)
+            except pl.exceptions.ColumnNotFoundError as error:
+                raise InvalidRow(f"column {column.name} is missing") from error
+            columns.append(check_dtype(given, column.type, column.name))
+        if df.height <= FEW:
+            lists = [column.to_list() for column in columns]
+            rows = zip(*lists, strict=True) if lists else [()] * df.height
+            return [self.encode_one(row) for row in rows]
+        return self._encode_arrays(columns, df.height)
+
+    def _encode_arrays(self, given: Sequence[pl.Series], count: int) -> list[bytes]:
         fixed = np.zeros(count, self._dtype)
         fixed["version"] = self.version
         bits = np.zeros((count, self._bitmap), np.uint8)
         variable: list[tuple[NDArray[np.uint8], NDArray[np.int64]]] = []
         end = np.zeros(count, np.int64)
-        for index, column in enumerate(self.columns):
-            try:
-                series = check_dtype(df.get_column(column.name), column.type, column.name)
-            except pl.exceptions.ColumnNotFoundError as error:
-                raise InvalidRow(f"column {column.name} is missing") from error
+        for index, (column, series) in enumerate(zip(self.columns, given, strict=True)):
             nulls = null_mask(series)
             if nulls is not None:
                 bits[:, index // 8] |= nulls.astype(np.uint8) << np.uint8(index % 8)
             slot = f"c{index}"
             if column.type.is_variable:
-                data, spans = variable_values(series)
+                if column.type.is_array:
+                    data, spans = array_values(series, column.type.element)
+                else:
+                    data, spans = variable_values(series)
                 variable.append((data, spans))
                 end = end + spans
                 fixed[slot] = end
@@ -130,6 +142,8 @@ class RowCodec:
         self, rows: Packed | Sequence[bytes], names: Sequence[str] | None = None
     ) -> pl.DataFrame:
         """The frame of these rows: all columns, or only `names` in that order."""
+        if not isinstance(rows, Packed) and len(rows) <= FEW:
+            return self._decode_few(rows, names)
         packed = rows if isinstance(rows, Packed) else Packed.from_list(rows)
         wanted = self.names if names is None else tuple(names)
         fixed = self._fixed_part(packed)
@@ -150,6 +164,22 @@ class RowCodec:
                     series = pl.select(pl.when(mask).then(series)).to_series().alias(name)
                 columns.append(series)
         return pl.DataFrame(columns)
+
+    def _decode_few(self, rows: Sequence[bytes], names: Sequence[str] | None) -> pl.DataFrame:
+        wanted = self.names if names is None else tuple(names)
+        indices = [self.names.index(name) for name in wanted]
+        lists = zip(*(self.decode_one(row, indices) for row in rows), strict=True)
+        cells = list(lists) or [()] * len(wanted)
+        types = [self.columns[index].type.polars for index in indices]
+        try:
+            return pl.DataFrame(
+                [
+                    pl.Series(name, values, dtype)
+                    for name, values, dtype in zip(wanted, cells, types, strict=True)
+                ]
+            )
+        except (pl.exceptions.PolarsError, OverflowError) as error:
+            raise Corrupt("a row holds a value that its type does not have") from error
 
     def merge(
         self, old: Sequence[bytes], new: Sequence[bytes], columns: tuple[int, ...]
@@ -213,7 +243,8 @@ class RowCodec:
 
     @cached_property
     def _struct(self) -> struct.Struct:
-        slots = "".join(_STRUCT[column.type.name] for column in self.columns)
+        kinds = [column.type for column in self.columns]
+        slots = "".join("I" if kind.is_variable else _STRUCT[kind.name] for kind in kinds)
         return struct.Struct(f"<H{self._bitmap}s{slots}")
 
     @cached_property
@@ -361,6 +392,11 @@ class RowCodec:
         )
         spans = ends - starts
         data = gather_ranges(packed.buffer, packed.starts + self._width + starts, spans)
+        if column.type.is_array:
+            try:
+                return array_series(column.name, data, spans, nulls, column.type.element)
+            except ValueError as error:
+                raise Corrupt(f"column {column.name}: {error}") from error
         try:
             return variable_series(column.name, data, spans, nulls, column.type)
         except ValueError as error:

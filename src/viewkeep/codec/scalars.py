@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
+from viewkeep.codec.arrays import pack_array, unpack_array
 from viewkeep.types import DataType
 
 _EPOCH = datetime(1970, 1, 1)
@@ -26,6 +27,10 @@ def to_physical(type: DataType) -> Callable[[Any], Any]:
     """The function from a Python value to an int, float or bytes; ValueError says what is wrong."""
     if type.is_decimal:
         return lambda value: _unscaled(value, type)
+    if type.is_array:
+        element = type.element
+        physical = to_physical(element)
+        return lambda values: pack_array(_listed(values), element, physical)
     return _TO_PHYSICAL[type.name]
 
 
@@ -34,7 +39,17 @@ def to_python(type: DataType) -> Callable[[Any], Any] | None:
     if type.is_decimal:
         exponent = -type.scale
         return lambda unscaled: _EXACT.scaleb(Decimal(unscaled), exponent)
+    if type.is_array:
+        element = type.element
+        python = to_python(element)
+        return lambda data: unpack_array(data, element, python)
     return _TO_PYTHON.get(type.name)
+
+
+def _listed(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise _wrong(value, "a list")
+    return value
 
 
 def _unscaled(value: object, type: DataType) -> int:

@@ -16,7 +16,7 @@ from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.loading import Chunk
 from viewkeep.errors import StoreError
-from viewkeep.plan.nodes import Source
+from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator
 from viewkeep.stores.contract import Store
 
@@ -56,10 +56,20 @@ def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataF
 
 
 def state_rows(operator: Operator, chunk: Chunk) -> pl.DataFrame:
-    """An operator's output rows to load from its state, as insertions."""
-    names = [column.name for column in operator.node.columns]
-    codec = operator.rows_table.row_codec
-    return _frame(codec, Packed.from_list(chunk.rows), names, 1, chunk.keys)
+    """Rows of an operator's table to load, as insertions; of a reader, those it starts from."""
+    table = operator.rows_table
+    names = [column.name for column in table.columns]
+    if not operator.ports:
+        names = [column.name for column in operator.node.columns]
+    return _frame(table.row_codec, Packed.from_list(chunk.rows), names, 1, chunk.keys)
+
+
+def constant_rows(values: Values) -> pl.DataFrame:
+    """The rows that a query writes itself, as insertions."""
+    columns = zip(values.columns, zip(*values.rows, strict=True), strict=False)
+    made = [pl.Series(column.name, cells, column.type.polars) for column, cells in columns]
+    weights = pl.repeat(1, len(values.rows), dtype=pl.Int64, eager=True).alias(WEIGHT)
+    return pl.DataFrame([*made, weights])
 
 
 def _frame(

@@ -13,29 +13,31 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from viewkeep.codec.keys import hash_keys
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.engine.aggregate import run_aggregate
-from viewkeep.engine.changes import base_changes, base_rows, state_rows
+from viewkeep.engine.changes import base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
+from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.loading import Chunk, Progress
 from viewkeep.engine.parcels import (
     REPORT,
     ROWS,
     Frames,
+    Inbox,
     Message,
     Outbox,
-    combine,
     encode_rows,
     pack,
-    unpack,
+    port_name,
 )
 from viewkeep.engine.programs import load_plan
+from viewkeep.engine.readers import rows_from, run_reader
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.steps import run_steps
 from viewkeep.errors import PipelineError
-from viewkeep.ops.arrange import net_changes
-from viewkeep.ops.evaluate import filter_rows, project
+from viewkeep.ops.arrange import ROW, keyed, net_changes
 from viewkeep.plan.nodes import Aggregate, Source
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Feed, Operator, Program
 from viewkeep.stores.contract import Store
 
 
@@ -48,30 +50,36 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
     progress = Progress()
     rows_in = 0
 
-    def send(operator: Operator, delta: pl.DataFrame) -> None:
-        delta = through_steps(operator, delta)
-        if delta.height == 0:
-            return
-        if operator.feed.local:
-            kept = [delta[KEY], encode_rows(operator, delta), delta[WEIGHT]]
-            inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
-        else:
-            outbox.add(operator, delta)
+    def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> None:
+        for operator, feed, rows in fan_out(delta, consumers):
+            if feed.local:
+                kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
+                inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
+            else:
+                outbox.add(operator, rows)
 
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
-        chunks = _source_chunks(store, epoch, node, source, consumers)
-        for operator in consumers:
-            if (chunk := chunks.get(operator.id)) is not None:
-                progress.note(operator.feed.id, node, chunk)
-                send(operator, base_rows(source, chunk, operator.narrowed[0]))
-        needed = frozenset[str]().union(*(op.narrowed[0] for op in consumers))
-        with_keys = bool(chunks) or any(op.feed.local for op in consumers)
+        needed = program.needed(source)
+        loads = _source_loads(store, epoch, node, source, consumers)
+        for chunk, loading in loads:
+            for _, feed in loading:
+                progress.note(feed.id, node, chunk)
+            send(base_rows(source, chunk, needed), loading)
+        missing = {feed.id for _, loading in loads for _, feed in loading}
+        whole = [pair for pair in consumers if pair[1].id not in missing]
+        with_keys = bool(loads) or any(feed.local for _, feed in consumers)
         for delta in base_changes(store, epoch, node, source, needed, with_keys):
             rows_in += delta.height
-            for operator in consumers:
-                restriction = chunks.get(operator.id)
-                send(operator, restriction.passed(delta) if restriction else delta)
+            send(delta, whole)
+            for chunk, loading in loads:
+                send(chunk.passed(delta), loading)
+            if outbox.full:
+                yield from outbox.messages()
+    for operator, feed, values in program.constants if node == 0 else ():
+        if feed.id in epoch.loading:
+            send(constant_rows(values), [(operator, feed)])
+            progress.note(feed.id, 0, Chunk("", [], [], more=False))
     written = _write_local(store, epoch, program, inbox)
     yield from outbox.messages()
     spent = time.perf_counter() - began
@@ -92,114 +100,128 @@ def run_level(
             blobs.setdefault(shard, []).append(blob)
     if strays := set(blobs).difference(shards):
         raise PipelineError(f"rows for shards {sorted(strays)} came to a task that lacks them")
+    here = program.at_level(level)
+    targets = {operator.id for operator in here}
+    busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
     outbox = Outbox(store.shards)
     progress = Progress()
     rows_in = written = 0
     for shard in shards:
         state = ShardState(store, shard, epoch.epoch, epoch.horizon)
-        arrived = unpack(blobs.pop(shard, ()))
-        rows_in += sum(frame.height for frames in arrived.values() for frame in frames)
-        for operator in program.at_level(level):
-            frames = {
-                name: combine(operator, name, parts)
-                for (target, name), parts in arrived.items()
-                if target == operator.id
-            }
-            delta = _run_operator(operator, state, frames)
-            for consumer in program.consumers(operator.id):
-                loaded = _state_chunk(epoch, state, operator, consumer)
-                for part in _restricted(operator, delta, loaded):
-                    _pass_on(consumer, part, arrived, outbox)
-                if loaded is not None:
-                    progress.note(consumer.feed.id, shard, loaded)
+        inbox = Inbox(blobs.pop(shard, ()), targets)
+        rows_in += inbox.rows
+        for operator in here:
+            if operator.id not in inbox and operator.id not in busy:
+                continue
+            frames = inbox.take(operator)
+            chunks = _state_chunks(epoch, state, program, operator)
+            for loaded, chunk in chunks.items():
+                progress.note(loaded, shard, chunk)
+            for delta in _run_operator(program, operator, state, frames):
+                _hand_on(program, operator, delta, chunks, state, inbox, outbox)
+                if outbox.full:
+                    yield from outbox.messages()
+            for consumer, feed in program.consumers(operator.id):
+                if feed.id in chunks:
+                    for rows in rows_from(operator, state, state_rows(operator, chunks[feed.id])):
+                        _feed(consumer, feed, rows, inbox, outbox)
         written += state.commit()
+        yield from inbox.passed_on(shard)
     yield from outbox.messages()
     spent = time.perf_counter() - began
     yield REPORT, progress.report(level, rows_in, written, spent).encode()
 
 
-def through_steps(operator: Operator, delta: pl.DataFrame) -> pl.DataFrame:
-    """A producer's delta through the stateless steps of an operator's feed."""
-    for step in operator.narrowed[1]:
-        if delta.height == 0:
-            return delta
-        if isinstance(step, tuple):
-            keep = [name for name in (KEY, WEIGHT) if name in delta.columns]
-            delta = project(delta, step, keep=keep)
-        else:
-            delta = filter_rows(delta, step)
-    return delta
-
-
-def _run_operator(operator: Operator, state: ShardState, frames: Frames) -> pl.DataFrame | None:
-    if isinstance(operator.node, Aggregate):
-        return run_aggregate(operator, state, frames)
-    if ROWS in frames:
-        changes = net_changes(frames[ROWS])
+def _run_operator(
+    program: Program, operator: Operator, state: ShardState, frames: Frames
+) -> Iterator[pl.DataFrame]:
+    """The changes of an operator's rows; none of an Arrange that nobody reads."""
+    if operator.ports:
+        yield from run_reader(operator, state, frames)
+    elif isinstance(operator.node, Aggregate):
+        heard = bool(program.consumers(operator.id) or program.readers(operator.id))
+        delta = run_aggregate(operator, state, frames, heard)
+        if delta is not None:
+            yield delta
+    elif ROWS in frames:
+        net = consolidate(frames[ROWS], [KEY, ROW])
+        changes = keyed(net)
         state.stage(operator.rows_table, changes.keys, changes.rows)
-    return None
+        if net.height and program.readers(operator.id):
+            rows = operator.rows_table.row_codec.decode(net[ROW].to_list())
+            yield rows.hstack([net[KEY], net[WEIGHT]])
 
 
-def _pass_on(
-    consumer: Operator,
+def _hand_on(
+    program: Program,
+    operator: Operator,
     delta: pl.DataFrame,
-    arrived: dict[tuple[str, str], list[pl.DataFrame]],
+    chunks: dict[str, Chunk],
+    state: ShardState,
+    inbox: Inbox,
     outbox: Outbox,
 ) -> None:
-    """Feed a consumer: in memory within the zone, else by the outbox."""
-    delta = through_steps(consumer, delta)
+    """Give an operator's changes to those who read its table and those who are fed by it."""
     if delta.height == 0:
         return
-    if consumer.feed.local:
+    for reader, place in program.readers(operator.id):
+        rows = run_steps(reader.ports[place].narrowed[1], delta)
+        if reader.level == operator.level:
+            inbox.put(reader.id, port_name(place), rows)
+        else:
+            outbox.forward(reader, place, rows, state.shard)
+    for consumer, feed in program.consumers(operator.id):
+        chunk = chunks.get(feed.id)
+        _feed(consumer, feed, chunk.passed(delta) if chunk else delta, inbox, outbox)
+
+
+def _feed(
+    consumer: Operator, feed: Feed, delta: pl.DataFrame, inbox: Inbox, outbox: Outbox
+) -> None:
+    """Feed a consumer: in memory within the zone, else by the outbox."""
+    delta = run_steps(feed.narrowed[1], delta)
+    if delta.height == 0:
+        return
+    if feed.local:
         for name, frame in pack(consumer, delta, 1).items():
-            arrived.setdefault((consumer.id, name), []).append(frame)
+            inbox.put(consumer.id, name, frame)
     else:
         outbox.add(consumer, delta)
 
 
-def _restricted(
-    operator: Operator, delta: pl.DataFrame | None, chunk: Chunk | None
-) -> Iterator[pl.DataFrame]:
-    """What a consumer sees of its producer's delta: all, or what is loaded of it."""
-    if chunk is not None:
-        yield state_rows(operator, chunk)
-        if delta is not None:
-            yield chunk.passed(delta)
-    elif delta is not None:
-        yield delta
+def _source_loads(
+    store: Store,
+    epoch: OpenEpoch,
+    node: int,
+    source: Source,
+    consumers: Sequence[tuple[Operator, Feed]],
+) -> list[tuple[Chunk, list[tuple[Operator, Feed]]]]:
+    """The next rows to load, with the feeds that miss them: one scan for all at one bound."""
+    by_bound: dict[str, list[tuple[Operator, Feed]]] = {}
+    for operator, feed in consumers:
+        bound = epoch.loading.get(feed.id, {}).get(str(node))
+        if bound is not None:
+            by_bound.setdefault(bound, []).append((operator, feed))
+    loads = []
+    for bound, feeds in by_bound.items():
+        start = Chunk.start(bound)
+        found = store.scan(node, source.number, start=start, limit=epoch.chunk, at=epoch.start)
+        loads.append((Chunk(bound, found.keys, found.rows, found.more), feeds))
+    return loads
 
 
-def _source_chunks(
-    store: Store, epoch: OpenEpoch, node: int, source: Source, consumers: Sequence[Operator]
+def _state_chunks(
+    epoch: OpenEpoch, state: ShardState, program: Program, producer: Operator
 ) -> dict[str, Chunk]:
-    """The next rows to load for each consumer that still misses some; one scan per bound."""
-    scanned: dict[str, Chunk] = {}
+    """The next rows of an operator to load for each of its consumers that still misses some."""
     chunks: dict[str, Chunk] = {}
-    for operator in consumers:
-        bound = epoch.loading.get(operator.feed.id, {}).get(str(node))
-        if bound is None:
-            continue
-        if bound not in scanned:
-            found = store.scan(
-                node,
-                source.number,
-                start=Chunk.start(bound),
-                limit=epoch.chunk,
-                at=epoch.start,
-            )
-            scanned[bound] = Chunk(bound, found.keys, found.rows, found.more)
-        chunks[operator.id] = scanned[bound]
+    for _, feed in program.consumers(producer.id):
+        bound = epoch.loading.get(feed.id, {}).get(str(state.shard))
+        if bound is not None:
+            start = Chunk.start(bound)
+            found = state.scan(producer.rows_table, start=start, limit=epoch.chunk)
+            chunks[feed.id] = Chunk(bound, found.keys, found.rows, found.more)
     return chunks
-
-
-def _state_chunk(
-    epoch: OpenEpoch, state: ShardState, producer: Operator, consumer: Operator
-) -> Chunk | None:
-    bound = epoch.loading.get(consumer.feed.id, {}).get(str(state.shard))
-    if bound is None:
-        return None
-    found = state.scan(producer.rows_table, start=Chunk.start(bound), limit=epoch.chunk)
-    return Chunk(bound, found.keys, found.rows, found.more)
 
 
 def _write_local(

@@ -4,12 +4,13 @@ A new operator sees its input restricted to the keys loaded so far. Each epoch l
 of the producer's rows as of the epoch before, in key order, as insertions, and then passes on the
 epoch's own changes of loaded keys alone. Law: after epoch e an operator's state is that of its
 input at e restricted to keys at or before the bound; when the last chunk is in, the restriction is
-gone. A part is a node of a base table, or a shard of a producer's state.
+gone. A part is a node of a base table, or a shard of a producer's state; rows that a query writes
+itself are one part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
 import polars as pl
@@ -17,7 +18,8 @@ import polars as pl
 from viewkeep.delta import KEY
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
-from viewkeep.plan.nodes import Source
+from viewkeep.plan.nodes import Source, Values
+from viewkeep.plan.program import Feed, Program, StateTable
 from viewkeep.stores.contract import Cut, Store
 
 # feed -> part -> last key loaded, as hex ("" before the first); a finished part is not listed
@@ -33,20 +35,36 @@ def begin_loading(
     old = {(op.id, op.tables) for op in load_plan(store, old_version).program.operators}
     made: dict[str, Mapping[str, str]] = {}
     for operator in plan.program.operators:
-        feed = operator.feed
-        if (operator.id, operator.tables) in old:
-            if feed.id in loading:
-                made[feed.id] = loading[feed.id]
-        elif isinstance(feed.producer, Source):
-            # Before the first operation there are no rows: the log itself brings them all.
-            parts = [str(n) for n, offset in enumerate(cut.offsets) if offset > 0]
+        for feed in operator.feeds:
+            if (operator.id, operator.tables) in old:
+                if feed.id in loading:
+                    made[feed.id] = loading[feed.id]
+                continue
+            parts = _parts(store, cut, plan.program, feed, old)
             if parts:
                 made[feed.id] = dict.fromkeys(parts, "")
-        else:
-            producer = plan.program.by_id[feed.producer]
-            if (producer.id, producer.tables) in old:
-                made[feed.id] = {str(shard): "" for shard in range(store.shards)}
     return made
+
+
+def _parts(
+    store: Store,
+    cut: Cut,
+    program: Program,
+    feed: Feed,
+    old: Container[tuple[str, tuple[StateTable, ...]]],
+) -> list[str]:
+    """The parts of a new operator's producer that have rows already."""
+    if isinstance(feed.producer, Source):
+        # Before the first operation there are no rows: the log itself brings them all.
+        return [str(node) for node, offset in enumerate(cut.offsets) if offset > 0]
+    if isinstance(feed.producer, Values):
+        return ["0"]
+    producer = program.by_id[feed.producer]
+    # A reader has no state of its own: its rows come from those of its first arrangement. While
+    # that one is new it begins empty, and its changes bring all rows of the reader too.
+    holder = program.by_id[producer.ports[0].producer] if producer.ports else producer
+    known = (holder.id, holder.tables) in old
+    return [str(shard) for shard in range(store.shards)] if known else []
 
 
 def merge_progress(loading: Loading, reports: Iterable[Report]) -> Loading:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -28,8 +28,11 @@ Message: TypeAlias = tuple[int, bytes]  # target shard, blob
 REPORT = -1  # the "shard" of reports, which travel on to the driver
 GROUPS, ROWS = "groups", "rows"
 SHARD = "#shard"
+_COMBINE_AT = 100_000  # rows of one frame
+_SEND_AT = 400_000  # rows of all frames
 
 Frames: TypeAlias = dict[str, pl.DataFrame]
+Item: TypeAlias = tuple[str, str, bytes]  # target operator, name of the frame, the frame
 
 
 def pack(operator: Operator, delta: pl.DataFrame, shards: int) -> Frames:
@@ -37,6 +40,7 @@ def pack(operator: Operator, delta: pl.DataFrame, shards: int) -> Frames:
     node = operator.node
     if isinstance(node, Arrange):
         return {ROWS: _rows_frame(operator, delta, shards)}
+    assert isinstance(node, Aggregate)
     gain = gains(delta, [(key.name, key.expr) for key in node.keys], operator.accumulators)
     frames = {GROUPS: _keyed(operator, gain.groups, shards)}
     for i, values in enumerate(gain.values):
@@ -48,11 +52,14 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
     """Frames of one name put together, with equal rows added up."""
     whole = parts[0] if len(parts) == 1 else pl.concat(parts)
     node = operator.node
+    if operator.ports:
+        return whole
     if isinstance(node, Arrange):
         if len(parts) == 1:
             return whole
         by = [column for column in whole.columns if column != WEIGHT]
         return consolidate(whole, by).select(whole.columns)
+    assert isinstance(node, Aggregate)
     carried = [key.name for key in node.keys]
     carried += [SHARD] if SHARD in whole.columns else []
     kept = operator.accumulators
@@ -61,28 +68,55 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
     if len(parts) == 1:
         return whole
     made = [pl.col(column).first() for column in carried]
-    summed = whole.group_by(KEY, VALUE).agg(*made, pl.col(TIMES).sum())
+    values = [column for column in whole.columns if column.startswith(VALUE)]
+    summed = whole.group_by(KEY, *values).agg(*made, pl.col(TIMES).sum())
     return summed.select(whole.columns)
 
 
 class Outbox:
-    """Collects the inputs of operators at higher levels and sends them, one blob per shard."""
+    """Collects the inputs of operators at higher levels and sends them, one blob per shard.
+
+    What is held is combined as it grows, so that its size is that of the result.
+    """
 
     def __init__(self, shards: int):
         self.shards = shards
         self._parts: dict[tuple[str, str], tuple[Operator, list[pl.DataFrame]]] = {}
+        self._rows: dict[tuple[str, str], tuple[int, int]] = {}  # held, and when to combine
 
     def add(self, operator: Operator, delta: pl.DataFrame) -> None:
         """Take a delta of an operator's input."""
         if delta.height == 0:
             return
         for name, frame in pack(operator, delta, self.shards).items():
-            _, parts = self._parts.setdefault((operator.id, name), (operator, []))
-            parts.append(frame)
+            self._take(operator, name, frame)
+
+    def forward(self, operator: Operator, port: int, rows: pl.DataFrame, shard: int) -> None:
+        """Take changes of the table that a reader of a higher level reads on this shard."""
+        if rows.height:
+            here = pl.lit(shard, pl.UInt32).alias(SHARD)
+            self._take(operator, port_name(port), rows.with_columns(here))
+
+    def _take(self, operator: Operator, name: str, frame: pl.DataFrame) -> None:
+        place = (operator.id, name)
+        _, parts = self._parts.setdefault(place, (operator, []))
+        parts.append(frame)
+        held, limit = self._rows.get(place, (0, _COMBINE_AT))
+        held += frame.height
+        if held > limit:
+            parts[:] = [combine(operator, name, parts)]
+            held = parts[0].height
+            limit = max(_COMBINE_AT, 2 * held)
+        self._rows[place] = (held, limit)
+
+    @property
+    def full(self) -> bool:
+        """Whether enough is held that it should be sent on."""
+        return sum(held for held, _ in self._rows.values()) > _SEND_AT
 
     def messages(self) -> Iterator[Message]:
         """Everything taken, as one blob per shard."""
-        blobs: dict[int, list[tuple[str, str, bytes]]] = {}
+        blobs: dict[int, list[Item]] = {}
         for (target, name), (operator, parts) in self._parts.items():
             frame = combine(operator, name, parts)
             shards = frame[SHARD].to_numpy()
@@ -90,18 +124,49 @@ class Outbox:
             for shard in np.unique(shards).tolist():
                 chosen = body.filter(pl.Series(shards == shard))
                 blobs.setdefault(shard, []).append((target, name, _to_ipc(chosen)))
+        self._parts.clear()
+        self._rows.clear()
         for shard, items in blobs.items():
             yield shard, pickle.dumps(items, protocol=5)
-        self._parts.clear()
 
 
-def unpack(blobs: Iterable[bytes]) -> dict[tuple[str, str], list[pl.DataFrame]]:
-    """The frames in blobs for one shard, by operator and name."""
-    found: dict[tuple[str, str], list[pl.DataFrame]] = {}
-    for blob in blobs:
-        for target, name, body in pickle.loads(blob):
-            found.setdefault((target, name), []).append(_from_ipc(body))
-    return found
+class Inbox:
+    """What has arrived for one shard: frames by operator and name, and items for later levels."""
+
+    def __init__(self, blobs: Iterable[bytes], here: Container[str]):
+        self._frames: dict[str, dict[str, list[pl.DataFrame]]] = {}
+        self.later: list[Item] = []
+        self.rows = 0
+        for blob in blobs:
+            for target, name, body in pickle.loads(blob):
+                if target in here:
+                    frame = _from_ipc(body)
+                    self.rows += frame.height
+                    self.put(target, name, frame)
+                else:
+                    self.later.append((target, name, body))
+
+    def put(self, target: str, name: str, frame: pl.DataFrame) -> None:
+        """Add a frame that was made on this shard."""
+        self._frames.setdefault(target, {}).setdefault(name, []).append(frame)
+
+    def __contains__(self, operator: str) -> bool:
+        return operator in self._frames
+
+    def take(self, operator: Operator) -> Frames:
+        """All that has arrived for an operator, each frame combined."""
+        found = self._frames.pop(operator.id, {})
+        return {name: combine(operator, name, parts) for name, parts in found.items()}
+
+    def passed_on(self, shard: int) -> Iterator[Message]:
+        """The items for later levels, as they came."""
+        if self.later:
+            yield shard, pickle.dumps(self.later, protocol=5)
+
+
+def port_name(port: int) -> str:
+    """The name of the frame with the changes at a port of a reader."""
+    return f"port{port}"
 
 
 def shards_of(operator: Operator, frame: pl.DataFrame, shards: int) -> NDArray[np.uint32]:
@@ -123,11 +188,9 @@ def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
 
 
 def _rows_frame(operator: Operator, delta: pl.DataFrame, shards: int) -> pl.DataFrame:
-    table = operator.rows_table
-    keys = encode_keys(table.key_codec, delta, table.key_names)
     return pl.DataFrame(
         [
-            pl.Series(KEY, keys, pl.Binary),
+            pl.Series(KEY, operator.rows_table.keys(delta), pl.Binary),
             encode_rows(operator, delta),
             delta[WEIGHT],
             pl.Series(SHARD, shards_of(operator, delta, shards), pl.UInt32),

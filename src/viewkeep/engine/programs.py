@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -90,16 +90,17 @@ def commit_plan(store: Store, plan: PlanVersion) -> bool:
     return store.meta_cas(plan_key(plan.version), None, _encode(plan))
 
 
-def save_definition(store: Store, view: View) -> int:
-    """Store a view's definition under a generation of its own, and return that."""
-    body = json.dumps(encode(view)).encode()
+def save_definitions(store: Store, views: Sequence[View]) -> list[int]:
+    """Store the definitions of views under generations of their own, and return those."""
     while True:
         counter = store.meta_get("generations")
-        generation = int(counter or 0) + 1
-        if store.meta_cas("generations", counter, str(generation).encode()):
+        last = int(counter or 0)
+        if store.meta_cas("generations", counter, str(last + len(views)).encode()):
             break
-    store.meta_cas(f"definition/{generation}", None, body)
-    return generation
+    generations = list(range(last + 1, last + 1 + len(views)))
+    for generation, view in zip(generations, views, strict=True):
+        store.meta_cas(f"definition/{generation}", None, json.dumps(encode(view)).encode())
+    return generations
 
 
 def drop_plans_before(store: Store, version: int) -> None:

@@ -6,12 +6,12 @@ all staged writes of a level in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from viewkeep.plan.program import StateTable
-from viewkeep.stores.contract import Chunk, StateWrite, Store
+from viewkeep.stores.contract import Chunk, Found, StateWrite, Store
 
 
 class ShardState:
@@ -55,6 +55,14 @@ class ShardState:
             limit=limit,
             at=self.epoch - 1,
             reverse=reverse,
+        )
+
+    def find(
+        self, table: StateTable, prefixes: Sequence[bytes], limits: Sequence[int] | None = None
+    ) -> Iterator[Found]:
+        """Rows under the prefixes of keys at the epoch before, in batches of bounded size."""
+        return self.store.state_find(
+            self.shard, table.number, prefixes, self.epoch - 1, limits=limits
         )
 
     def stage(self, table: StateTable, keys: Sequence[bytes], rows: Sequence[bytes | None]) -> None:

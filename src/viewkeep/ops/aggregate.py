@@ -1,4 +1,4 @@
-"""Aggregate: group rows from totals, and MIN, MAX and DISTINCT from an ordered table of values.
+"""Aggregate: group rows from totals, and what depends on an order from ordered tables of values.
 
 Law: state(new) = state(old) + gain, where the gain of a delta is summed where the delta arises; a
 group exists while it has rows (the group of an Aggregate without keys: always). An output is a
@@ -7,7 +7,7 @@ function of the group's state row alone, stored in it, so a retraction is read, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cached_property
@@ -16,25 +16,37 @@ from math import inf, nan
 import polars as pl
 
 from viewkeep.delta import WEIGHT
-from viewkeep.expr import Expr
+from viewkeep.expr import Expr, Scalar
 from viewkeep.ops.evaluate import project
-from viewkeep.ops.totals import Total, add_up
+from viewkeep.ops.moments import MOMENTS, moment
+from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, counted, every_group
+from viewkeep.ops.parity import Parity
+from viewkeep.ops.ranks import Percentile
+from viewkeep.ops.totals import Linear, Total, add_up
 from viewkeep.types import BIGINT, Column, DataType, decimal
 
-VALUE = "#value"  # a value of an ordered argument
-TIMES = "#times"  # how many rows of the group hold it
-GROUP = "#group"  # a group's position in the frame of changed groups
+EXTREMES = ("min", "max", "min_by", "max_by")
+PERCENTILES = ("percentile_cont", "percentile_disc")
+COLLECTIONS = ("string_agg", "array_agg")
+_TOTALLED = ("sum", "avg", "bit_xor", "bool_and", "bool_or", *MOMENTS)
 
 
 @dataclass(frozen=True)
 class Output:
-    """An aggregate asked for: what it is computed from and its column."""
+    """An aggregate asked for: what it is computed from and its column.
+
+    `hidden` columns are kept besides, for the next epoch: what MIN_BY orders by, or the anchor of
+    a percentile. `order` is set for functions that depend on one.
+    """
 
     name: str
     function: str
     type: DataType
-    argument: Expr | None
-    total: Total | None
+    distinct: bool = False
+    totals: tuple[Linear, ...] = ()
+    order: Ordered | None = None
+    hidden: tuple[Column, ...] = ()
+    parameters: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,8 +54,8 @@ class Accumulators:
     """What is kept per group after its key: `rows`, the totals, then outputs not among them."""
 
     rows: str
-    totals: tuple[Total, ...]
-    ordered: tuple[Expr, ...]
+    totals: tuple[Linear, ...]
+    ordered: tuple[Ordered, ...]
     outputs: tuple[Output, ...]
 
     @cached_property
@@ -52,23 +64,38 @@ class Accumulators:
         for total in self.totals:
             kept |= {column.name: column for column in total.columns}
         for output in self.outputs:
+            kept |= {column.name: column for column in output.hidden}
             kept.setdefault(output.name, Column(output.name, output.type))
         return tuple(kept.values())
 
     @cached_property
-    def plain(self) -> tuple[Total, ...]:
+    def plain(self) -> tuple[Linear, ...]:
         """The totals over all rows; those over distinct values follow the ordered tables."""
         return tuple(total for total in self.totals if not total.distinct)
 
+    def distinct(self, order: Ordered) -> tuple[Linear, ...]:
+        """The totals over the distinct values of an ordered table."""
+        found = (t for t in self.totals if t.distinct and t.told_apart_by == order.exprs)
+        return tuple(found) if all(order.needed) and not any(order.descending) else ()
+
+    def depending(self, functions: Iterable[str], order: Ordered) -> tuple[Output, ...]:
+        """The outputs of these functions that read an ordered table."""
+        return tuple(o for o in self.outputs if o.function in functions and o.order == order)
+
+    @cached_property
+    def totalled(self) -> tuple[Output, ...]:
+        """The outputs that `finish` computes."""
+        return tuple(output for output in self.outputs if output.function in _TOTALLED)
+
     @cached_property
     def arguments(self) -> tuple[Expr, ...]:
-        plain = [total.argument for total in self.plain]
-        return tuple(dict.fromkeys([*plain, *self.ordered]))
+        plain = [argument for total in self.plain for argument in total.arguments]
+        return tuple(dict.fromkeys([*plain, *(e for order in self.ordered for e in order.exprs)]))
 
 
 @dataclass(frozen=True)
 class Gains:
-    """What a delta adds: per group, and per group and value for each ordered argument."""
+    """What a delta adds: per group, and per group and value for each ordered table."""
 
     groups: pl.DataFrame
     values: tuple[pl.DataFrame, ...]
@@ -80,39 +107,55 @@ def gains(delta: pl.DataFrame, keys: Sequence[tuple[str, Expr]], kept: Accumulat
     wanted = [*keys, *((name, argument) for argument, name in places.items())]
     rows = project(delta, wanted, keep=(WEIGHT,))
     names = [name for name, _ in keys]
-    totals = [(total, places[total.argument]) for total in kept.plain]
+    totals = [(total, tuple(places[arg] for arg in total.arguments)) for total in kept.plain]
     groups = add_up(rows, names, kept.rows, totals)
     values = tuple(
-        rows.filter(pl.col(places[argument]).is_not_null())
-        .group_by(*names, pl.col(places[argument]).alias(VALUE))
-        .agg(pl.col(WEIGHT).sum().alias(TIMES))
-        for argument in kept.ordered
+        counted(rows, names, order, [places[expr] for expr in order.exprs])
+        for order in kept.ordered
     )
     return Gains(groups, values)
 
 
-def distinct_gain(changes: pl.DataFrame, totals: Sequence[Total], groups: int) -> pl.DataFrame:
+def distinct_gain(changes: pl.DataFrame, totals: Sequence[Linear], groups: int) -> pl.DataFrame:
     """What the totals over distinct values gain, one row per group in order.
 
     `changes` holds values that appeared (weight +1) in a group or left it (-1).
     """
-    made = add_up(changes, [GROUP], "#rows", [(total, VALUE) for total in totals])
-    every = pl.DataFrame({GROUP: pl.int_range(groups, dtype=pl.Int64, eager=True)})
-    return every.join(made, on=GROUP, how="left", maintain_order="left")
+    made = add_up(changes, [GROUP], "#rows", [(total, (VALUE,)) for total in totals])
+    return every_group(made, groups)
 
 
-def best(candidates: pl.DataFrame, groups: int, largest: bool) -> pl.Series:
-    """The least (or largest) candidate value of each group in order; NULL where there is none."""
-    ranked = candidates.filter(pl.col(VALUE).is_not_null()).sort(GROUP, VALUE)
-    chosen = ranked.unique(GROUP, keep="last" if largest else "first", maintain_order=True)
-    every = pl.DataFrame({GROUP: pl.int_range(groups, dtype=pl.Int64, eager=True)})
-    return every.join(chosen, on=GROUP, how="left", maintain_order="left")[VALUE]
+def count_of(output: Output) -> str:
+    """The column that says how many values a percentile is of."""
+    total = output.totals[0]
+    assert isinstance(total, Total)
+    return total.count
+
+
+def percentile_of(output: Output) -> Percentile:
+    """The percentile that an output of PERCENTILES asks for."""
+    fraction, descending = output.parameters
+    assert isinstance(fraction, float)
+    return Percentile(fraction, output.function == "percentile_cont", bool(descending))
 
 
 def finish(state: pl.DataFrame, output: Output) -> pl.Series:
-    """The values of a SUM or AVG, computed from the totals in `state`."""
-    total = output.total
-    assert total is not None
+    """The values of an output that is made of totals, which are columns of `state`."""
+    if output.function in MOMENTS:
+        return moment(state, output.function, output.totals).alias(output.name)
+    total = output.totals[0]
+    assert isinstance(total, Total)
+    other = output.totals[-1]
+    if isinstance(other, Parity):
+        bits = pl.when(pl.col(total.count) > 0).then(pl.col(other.bits))
+        return state.select(bits.alias(output.name)).to_series()
+    if output.function in ("bool_and", "bool_or"):
+        assert isinstance(other, Total)
+        known, true = pl.col(total.count), pl.col(other.count)
+        truth = pl.when(known > 0).then(
+            true == known if output.function == "bool_and" else true > 0
+        )
+        return state.select(truth.alias(output.name)).to_series()
     if output.type.is_decimal and total.is_split:
         state = state.with_columns(_joined(state, total))
     if output.type.is_decimal and output.function == "avg":
@@ -170,3 +213,21 @@ def _decimal_average(state: pl.DataFrame, output: Output, total: Total) -> pl.Se
         mean = context.quantize(context.divide(value, Decimal(count)), unit)
         made.append(mean if abs(mean) < limit else None)
     return pl.Series(output.name, made, output.type.polars)
+
+
+__all__ = [
+    "COLLECTIONS",
+    "EXTREMES",
+    "GROUP",
+    "PERCENTILES",
+    "TIMES",
+    "VALUE",
+    "Accumulators",
+    "Gains",
+    "Output",
+    "count_of",
+    "distinct_gain",
+    "finish",
+    "gains",
+    "percentile_of",
+]

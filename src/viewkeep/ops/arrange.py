@@ -26,9 +26,11 @@ class KeyedChanges:
 
 def net_changes(delta: pl.DataFrame) -> KeyedChanges:
     """The net effect of a delta of encoded rows (`#key`, `#row`, `#weight`)."""
-    if delta.height == 0:
-        return KeyedChanges([], [])
-    summed = consolidate(delta, [KEY, ROW])
+    return keyed(consolidate(delta, [KEY, ROW])) if delta.height else KeyedChanges([], [])
+
+
+def keyed(summed: pl.DataFrame) -> KeyedChanges:
+    """What a consolidated delta of encoded rows puts and deletes."""
     puts = summed.filter(pl.col(WEIGHT) > 0)
     goes = summed.filter(pl.col(WEIGHT) < 0)
     keys = puts[KEY].to_list()

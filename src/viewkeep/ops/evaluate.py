@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 import polars as pl
 
@@ -16,22 +17,49 @@ from viewkeep.expr import Call, Expr, Lit, Ref, Scalar
 from viewkeep.ops.functions import FUNCTIONS, Site
 from viewkeep.ops.functions.casts import in_years
 
+Stage: TypeAlias = tuple[tuple[str, Expr], ...]
+
 _ANCHOR = "#rows"
+_MOST = 30  # copies of columns in one expression
 
 
-def to_polars(expr: Expr) -> pl.Expr:
-    """The polars expression that computes `expr` over a frame with the columns it refers to."""
-    return _compiled(expr)
+def compute(df: pl.DataFrame, exprs: Sequence[Expr]) -> list[pl.Series]:
+    """The values of each expression over the rows of a frame."""
+    stages, finals = _staged(tuple(exprs))
+    for stage in stages:
+        df = df.with_columns(_compiled(expr).alias(name) for name, expr in stage)
+    anchor = pl.int_range(pl.len()).alias(_ANCHOR)
+    made = [_compiled(expr).cast(expr.type.polars).alias(str(i)) for i, expr in enumerate(finals)]
+    return df.select(*made, anchor).get_columns()[:-1]
+
+
+def filter_rows(df: pl.DataFrame, predicate: Expr) -> pl.DataFrame:
+    """The rows for which the predicate is TRUE; FALSE and NULL are left out."""
+    return df.filter(compute(df, [predicate])[0])
+
+
+def project(
+    df: pl.DataFrame, outputs: Sequence[tuple[str, Expr]], keep: Sequence[str] = ()
+) -> pl.DataFrame:
+    """A frame of computed columns under their names, and the `keep` columns as they are."""
+    made = compute(df, [expr for _, expr in outputs])
+    named = [column.alias(name) for column, (name, _) in zip(made, outputs, strict=True)]
+    return pl.DataFrame([*named, *(df.get_column(name) for name in keep)])
 
 
 @lru_cache(maxsize=10_000)
 def _compiled(expr: Expr) -> pl.Expr:
+    """The polars expression that computes `expr` over a frame with the columns it refers to."""
     if isinstance(expr, Ref):
         return pl.col(expr.name)
     if isinstance(expr, Lit):
         return pl.lit(expr.value, dtype=expr.type.polars)
+    return _built(expr, [_compiled(arg) for arg in expr.args])
+
+
+def _built(expr: Call, args: Sequence[pl.Expr]) -> pl.Expr:
     site = Site(
-        tuple(_compiled(arg) for arg in expr.args),
+        tuple(args),
         tuple(arg.type for arg in expr.args),
         expr.type,
         {i: arg.value for i, arg in enumerate(expr.args) if isinstance(arg, Lit)},
@@ -39,19 +67,56 @@ def _compiled(expr: Expr) -> pl.Expr:
     return in_years(FUNCTIONS[expr.function].build(site), expr.type)
 
 
-def filter_rows(df: pl.DataFrame, predicate: Expr) -> pl.DataFrame:
-    """The rows for which the predicate is TRUE; FALSE and NULL are left out."""
-    kept = df.select(pl.repeat(True, pl.len()) & to_polars(predicate)).to_series()
-    return df.filter(kept)
+@lru_cache(maxsize=10_000)
+def _staged(exprs: tuple[Expr, ...]) -> tuple[tuple[Stage, ...], tuple[Expr, ...]]:
+    """The expressions, with parts that would be repeated too often computed in stages before.
+
+    A kernel may use an argument many times, and polars repeats what stands there each time, so an
+    expression of kernels within kernels grows exponentially with its depth. A part whose copies
+    would take more than `_MOST` columns gets a column of its own first.
+    """
+    stages: list[list[tuple[str, Expr]]] = []
+    known: dict[Expr, tuple[Expr, int, int]] = {}
+
+    def visit(expr: Expr) -> tuple[Expr, int, int]:
+        """The expression over staged columns, its size, and how many stages come before it."""
+        if not isinstance(expr, Call):
+            return expr, 1, 0
+        if expr not in known:
+            size, after = 1, 0
+            args: list[Expr] = []
+            for arg, copies in zip(expr.args, _copies(expr), strict=True):
+                made, width, before = visit(arg)
+                if isinstance(made, Call) and copies > 1 and copies * width > _MOST:
+                    made, width, before = put_before(made, before), 1, before + 1
+                args.append(made)
+                size, after = size + copies * width, max(after, before)
+            known[expr] = Call(expr.function, tuple(args), expr.type), size, after
+        return known[expr]
+
+    def put_before(expr: Call, stage: int) -> Ref:
+        while len(stages) <= stage:
+            stages.append([])
+        name = next((name for name, there in stages[stage] if there == expr), None)
+        if name is None:
+            name = f"#stage{stage}.{len(stages[stage])}"
+            stages[stage].append((name, expr))
+        return Ref(name, expr.type)
+
+    finals = tuple(visit(expr)[0] for expr in exprs)
+    return tuple(tuple(stage) for stage in stages), finals
 
 
-def project(
-    df: pl.DataFrame, outputs: Sequence[tuple[str, Expr]], keep: Sequence[str] = ()
-) -> pl.DataFrame:
-    """A frame of computed columns under their names, and the `keep` columns as they are."""
-    made = [to_polars(expr).cast(expr.type.polars).alias(name) for name, expr in outputs]
-    anchor = pl.int_range(pl.len()).alias(_ANCHOR)
-    return df.select(*made, *(pl.col(name) for name in keep), anchor).drop(_ANCHOR)
+@lru_cache(maxsize=10_000)
+def _copies(expr: Call) -> tuple[int, ...]:
+    """How often the kernel of a call uses each of its arguments."""
+    names = [f"#{place}" for place in range(len(expr.args))]
+    args = [
+        _compiled(arg) if isinstance(arg, Lit) else pl.col(name)
+        for name, arg in zip(names, expr.args, strict=True)
+    ]
+    used = _built(expr, args).meta.root_names()
+    return tuple(used.count(name) for name in names)
 
 
 def evaluate_one(expr: Expr, row: Mapping[str, Scalar]) -> Scalar:

@@ -6,10 +6,21 @@ columns that choose the shard), its state tables with their keys, and whether it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from viewkeep.plan.nodes import AggregateCall, Arrange, Filter, Project, Source
-from viewkeep.plan.program import Operator, Placement, Program, StateTable
+from viewkeep.plan.nodes import (
+    AggregateCall,
+    Arrange,
+    Filter,
+    Join,
+    KeyPart,
+    Project,
+    Source,
+    TopK,
+    Values,
+    Window,
+)
+from viewkeep.plan.program import Feed, Operator, Placement, Program, StateTable
 
 
 def explain(program: Program, names: Collection[str], before: Program | None = None) -> str:
@@ -33,36 +44,69 @@ def _operator(
     program: Program, operator: Operator, known: frozenset[str], depth: int
 ) -> Iterator[str]:
     pad = "   " * depth
-    users = sum(operator.feed.id in p.feeds for p in program.placements.values())
+    users = sum(program.uses(name, operator.id) for name in program.placements)
     notes = [f"level {operator.level}", f"zone [{', '.join(operator.zone)}]"]
     if users > 1:
         notes.append(f"used by {users} views")
     if operator.id in known:
         notes.append("reused")
-    yield f"{pad}└─ {_title(operator)}  · {' · '.join(notes)}"
+    yield f"{pad}└─ {title(operator)}  · {' · '.join(notes)}"
     inner = pad + "   "
     for table in operator.tables:
         yield f"{inner}state {table.number}: {_table(table)}"
-    for step in reversed(operator.feed.steps):
+    for feed in operator.feeds:
+        yield from _input(program, operator, feed, known, depth)
+    for port in operator.ports:
+        for step in reversed(port.steps):
+            yield f"{inner}{_step(step)}"
+        yield from _operator(program, program.by_id[port.producer], known, depth + 1)
+
+
+def _input(
+    program: Program, operator: Operator, feed: Feed, known: frozenset[str], depth: int
+) -> Iterator[str]:
+    inner = "   " * (depth + 1)
+    for step in reversed(feed.steps):
         yield f"{inner}{_step(step)}"
-    producer = operator.feed.producer
-    if not operator.feed.local:
+    if not feed.local:
         yield f"{inner}⇄ re-distributed by [{', '.join(operator.zone)}]"
+    producer = feed.producer
     if isinstance(producer, Source):
         yield f"{inner}└─ Δ DELTA {producer.table} (key {', '.join(producer.row_key)})  · level 0"
+    elif isinstance(producer, Values):
+        yield f"{inner}└─ VALUES, {len(producer.rows)} rows"
     else:
         yield from _operator(program, program.by_id[producer], known, depth + 1)
 
 
-def _title(operator: Operator) -> str:
+def title(operator: Operator) -> str:
+    """What an operator does, in a line."""
     node = operator.node
     if isinstance(node, Arrange):
-        local = operator.feed.local
         key = ", ".join(p.name + (" DESC" if p.descending else "") for p in node.key)
-        return f"{'▤ VIEW' if local else '▤ INDEX'} by ({key})"
+        if node.group is not None:
+            return f"▥ ARRANGEMENT by ({key})"
+        keyed = operator.feeds[0].local
+        return f"{'▤ VIEW' if keyed else '▤ INDEX'} by ({key})"
+    if isinstance(node, Join):
+        on = ", ".join(f"{m.left} {'<=>' if m.null_safe else '='} {m.right}" for m in node.on)
+        return f"⋈ {node.kind.upper()} REVERSE-JOIN" + (f" on {on}" if on else "")
+    if isinstance(node, TopK):
+        after = f" after {node.offset}" if node.offset else ""
+        first = "rows" if node.limit is None else f"TOP-K {node.limit}"
+        return f"⊤ {first}{after}" + _per(node.partition, node.order)
+    if isinstance(node, Window):
+        calls = ", ".join(call.name for call in node.calls)
+        return f"⊞ WINDOW {calls}" + _per(node.partition, node.order)
     calls = ", ".join(_call(call) for call in node.aggregates) or "DISTINCT"
     by = ", ".join(str(key.expr) for key in node.keys)
     return f"γ {calls}" + (f" by {by}" if by else "")
+
+
+def _per(partition: Sequence[str], order: Sequence[KeyPart]) -> str:
+    by = ", ".join(part.name + (" DESC" if part.descending else "") for part in order)
+    per = f" per {', '.join(partition)}" if partition else ""
+    return per + (f" by {by}" if by else "")
 
 
 def _call(call: AggregateCall) -> str:

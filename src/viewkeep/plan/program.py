@@ -4,36 +4,62 @@ Level 0 runs once per node log and needs no re-distribution: a node log holds al
 keys. An operator whose state is keyed differently from its producer's lies one level up; one that
 shares its producer's key lies in the same zone and is fed in memory. Law: an operator's level is
 greater than its producer's, or equal and in the same zone.
+
+Arrange and Aggregate hold state. Joins, TOP-K and windows hold none: they *read* the state tables
+of the arrangements below them, which other operators may read too, and which lie in their zone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from viewkeep.codec.keys import KeyCodec
+import polars as pl
+
+from viewkeep.codec.keys import KeyCodec, bounded, group_prefix
 from viewkeep.codec.rows import RowCodec
 from viewkeep.expr import Expr, Ref, references
-from viewkeep.ops.aggregate import TIMES, VALUE, Accumulators
+from viewkeep.ops.aggregate import Accumulators
 from viewkeep.plan.accumulators import accumulators
-from viewkeep.plan.nodes import Aggregate, Arrange, Filter, KeyPart, Node, Project, Source, View
-from viewkeep.types import BIGINT, Column
+from viewkeep.plan.arrangements import Side, arrangements, strip, traced
+from viewkeep.plan.nodes import (
+    Aggregate,
+    Arrange,
+    Filter,
+    Join,
+    KeyPart,
+    Node,
+    Project,
+    Source,
+    TopK,
+    Union,
+    Values,
+    View,
+    Window,
+)
+from viewkeep.types import Column
 
 # A stateless step as it runs: a predicate to keep rows by, or the outputs to compute.
 Step: TypeAlias = Expr | tuple[tuple[str, Expr], ...]
+Reader: TypeAlias = Join | TopK | Window
+Stateful: TypeAlias = Aggregate | Arrange
 
 
 @dataclass(frozen=True)
 class StateTable:
-    """A keyed, versioned table of the store. The first `shard_by` key columns choose the shard."""
+    """A keyed, versioned table of the store. The first `shard_by` key columns choose the shard.
+
+    With `group`, the first so many key columns are a group that is scanned by its prefix.
+    """
 
     number: int
     purpose: str
     columns: tuple[Column, ...]
     key: tuple[KeyPart, ...]
     shard_by: tuple[str, ...]
+    group: int | None = None
 
     @cached_property
     def row_codec(self) -> RowCodec:
@@ -50,44 +76,122 @@ class StateTable:
     @cached_property
     def shard_codec(self) -> KeyCodec:
         """Encodes the columns that choose the shard: a prefix of the key."""
-        count = len(self.shard_by)
-        return KeyCodec(self.key_codec.types[:count], self.key_codec.descending[:count])
+        return self._part(0, len(self.shard_by))
+
+    @cached_property
+    def group_codec(self) -> KeyCodec:
+        return self._part(0, self.group or 0)
+
+    @cached_property
+    def rest_codec(self) -> KeyCodec:
+        return self._part(self.group or 0, len(self.key))
+
+    def _part(self, start: int, stop: int) -> KeyCodec:
+        whole = self.key_codec
+        return KeyCodec(whole.types[start:stop], whole.descending[start:stop])
 
     @property
     def key_names(self) -> tuple[str, ...]:
         return tuple(part.name for part in self.key)
+
+    @cached_property
+    def unique_groups(self) -> bool:
+        """Whether a group has at most one row, found by its key."""
+        return self.group is None or self.group == len(self.key)
+
+    def groups(self, columns: Sequence[pl.Series], count: int) -> list[bytes]:
+        """The bytes of each row's group, given the columns of the group."""
+        return _encoded(self.group_codec, columns, count)
+
+    def prefix(self, group: bytes) -> bytes:
+        """What the keys of a group's rows start with, and no others."""
+        return group if self.unique_groups else group_prefix(group)
+
+    def keys(self, rows: pl.DataFrame) -> list[bytes]:
+        """The keys of some rows."""
+        columns = [rows[name] for name in self.key_names]
+        if self.unique_groups or not self.group:
+            return _encoded(self.key_codec, columns, rows.height)
+        groups = self.groups(columns[: self.group], rows.height)
+        rest = _encoded(self.rest_codec, columns[self.group :], rows.height)
+        return [bounded(self.prefix(g) + end) for g, end in zip(groups, rest, strict=True)]
+
+
+def _encoded(codec: KeyCodec, columns: Sequence[pl.Series], count: int) -> list[bytes]:
+    """Keys; the key of no columns is empty."""
+    return codec.encode(columns) if columns else [b""] * count
 
 
 @dataclass(frozen=True)
 class Feed:
     """What flows into an operator: a producer's changes, through stateless steps.
 
-    `producer` is a Source, or the id of the operator that makes the rows. `local` means that the
-    producer is in the same zone, so rows need no re-distribution.
+    `producer` is a Source or Values, or the id of the operator that makes the rows. `local` means
+    that the producer is in the same zone and level, so rows are handed on in memory. `needs` are
+    the columns after the steps that the operator uses.
     """
 
     id: str
-    producer: Source | str
+    producer: Source | Values | str
     steps: tuple[Filter | Project, ...]
     local: bool
+    needs: frozenset[str]
+
+    @cached_property
+    def narrowed(self) -> tuple[frozenset[str], tuple[Step, ...]]:
+        """The producer's columns that are read, and the steps without unused outputs."""
+        return _narrowed(self.steps, self.needs)
+
+
+def _narrowed(
+    through: Sequence[Filter | Project], needs: frozenset[str]
+) -> tuple[frozenset[str], tuple[Step, ...]]:
+    needed, steps = needs, list[Step]()
+    for step in reversed(through):
+        if isinstance(step, Filter):
+            steps.append(step.predicate)
+            needed |= set(references(step.predicate))
+        else:
+            outputs = tuple((o.name, o.expr) for o in step.outputs if o.name in needed)
+            steps.append(outputs)
+            needed = frozenset(name for _, expr in outputs for name in references(expr))
+    return needed, tuple(reversed(steps))
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input of a reader: the operator whose table it reads, and steps for each row read."""
+
+    producer: str
+    table: StateTable
+    group: tuple[str, ...]
+    steps: tuple[Filter | Project, ...]
+    columns: tuple[Column, ...]  # after the steps
+
+    @cached_property
+    def narrowed(self) -> tuple[frozenset[str], tuple[Step, ...]]:
+        """The table's columns that are read, and the steps."""
+        return _narrowed(self.steps, frozenset(column.name for column in self.columns))
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A stateful node of the plan with its place and its tables."""
+    """A node of the plan that runs: with state and feeds, or a reader of other operators' state."""
 
     id: str
-    node: Aggregate | Arrange
+    node: Stateful | Reader
     level: int
-    feed: Feed
+    feeds: tuple[Feed, ...]
     tables: tuple[StateTable, ...]
+    ports: tuple[Port, ...] = ()
+    zones: tuple[tuple[str, ...], ...] = ()  # output columns that choose the shard, all equal
 
     @property
     def rows_table(self) -> StateTable:
-        """The table that holds the operator's output rows."""
-        return self.tables[0]
+        """The table of the operator's output rows; of a reader, of the rows that it starts from."""
+        return self.tables[0] if self.tables else self.ports[0].table
 
-    @cached_property
+    @property
     def zone(self) -> tuple[str, ...]:
         return self.rows_table.shard_by
 
@@ -97,29 +201,6 @@ class Operator:
         assert isinstance(self.node, Aggregate)
         return accumulators(self.node)
 
-    @cached_property
-    def needs(self) -> frozenset[str]:
-        """The columns of its input that the operator uses."""
-        if isinstance(self.node, Arrange):
-            return frozenset(column.name for column in self.node.columns)
-        expressions = [key.expr for key in self.node.keys]
-        expressions += [c.argument for c in self.node.aggregates if c.argument is not None]
-        return frozenset(name for expr in expressions for name in references(expr))
-
-    @cached_property
-    def narrowed(self) -> tuple[frozenset[str], tuple[Step, ...]]:
-        """The producer's columns that are read, and the feed's steps without unused outputs."""
-        needed, steps = self.needs, list[Step]()
-        for step in reversed(self.feed.steps):
-            if isinstance(step, Filter):
-                steps.append(step.predicate)
-                needed |= set(references(step.predicate))
-            else:
-                outputs = tuple((o.name, o.expr) for o in step.outputs if o.name in needed)
-                steps.append(outputs)
-                needed = frozenset(name for _, expr in outputs for name in references(expr))
-        return needed, tuple(reversed(steps))
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -128,7 +209,8 @@ class Placement:
     view: View
     table: StateTable
     columns: tuple[tuple[str, str], ...]
-    feeds: frozenset[str]  # every feed that the view depends on
+    operators: frozenset[str]  # every operator that the view stands on
+    feeds: frozenset[str]  # every feed of those
 
 
 @dataclass(frozen=True)
@@ -157,31 +239,93 @@ class Program:
     def by_id(self) -> dict[str, Operator]:
         return {operator.id: operator for operator in self.operators}
 
-    def consumers(self, producer: str) -> tuple[Operator, ...]:
+    def consumers(self, producer: str) -> tuple[tuple[Operator, Feed], ...]:
         """The operators fed by an operator (its id) or by a base table (`table:NUMBER`)."""
         return self._consumers.get(producer, ())
 
     @cached_property
-    def _consumers(self) -> dict[str, tuple[Operator, ...]]:
-        found: dict[str, list[Operator]] = {}
+    def _consumers(self) -> dict[str, tuple[tuple[Operator, Feed], ...]]:
+        found: dict[str, list[tuple[Operator, Feed]]] = {}
         for operator in self.operators:
-            found.setdefault(producer_id(operator.feed.producer), []).append(operator)
+            for feed in operator.feeds:
+                found.setdefault(producer_id(feed.producer), []).append((operator, feed))
         return {producer: tuple(fed) for producer, fed in found.items()}
+
+    def readers(self, producer: str) -> tuple[tuple[Operator, int], ...]:
+        """The operators that read an operator's table, and by which of their ports."""
+        return self._readers.get(producer, ())
+
+    @cached_property
+    def _readers(self) -> dict[str, tuple[tuple[Operator, int], ...]]:
+        found: dict[str, list[tuple[Operator, int]]] = {}
+        for operator in self.operators:
+            for place, port in enumerate(operator.ports):
+                found.setdefault(port.producer, []).append((operator, place))
+        return {producer: tuple(readers) for producer, readers in found.items()}
+
+    def uses(self, view: str, operator: str) -> bool:
+        """Whether a view stands on an operator."""
+        return operator in self.placements[view].operators
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The base tables that some operator reads."""
-        found = {
-            operator.feed.producer.number: operator.feed.producer
-            for operator in self.operators
-            if isinstance(operator.feed.producer, Source)
-        }
+        producers = (feed.producer for operator in self.operators for feed in operator.feeds)
+        found = {source.number: source for source in producers if isinstance(source, Source)}
         return tuple(found[number] for number in sorted(found))
 
+    def needed(self, source: Source) -> frozenset[str]:
+        """The columns of a base table that some operator reads."""
+        return self._needed[source.number]
 
-def producer_id(producer: Source | str) -> str:
+    @cached_property
+    def _needed(self) -> dict[int, frozenset[str]]:
+        found: dict[int, set[str]] = {}
+        for operator in self.operators:
+            for feed in operator.feeds:
+                if isinstance(feed.producer, Source):
+                    found.setdefault(feed.producer.number, set()).update(feed.narrowed[0])
+        return {number: frozenset(names) for number, names in found.items()}
+
+    def producer_of(self, feed: str) -> str | None:
+        """The operator that a feed comes from; None if that is a base table, or no such feed."""
+        return self._producers.get(feed)
+
+    @cached_property
+    def _producers(self) -> dict[str, str]:
+        feeds = (feed for operator in self.operators for feed in operator.feeds)
+        return {feed.id: feed.producer for feed in feeds if isinstance(feed.producer, str)}
+
+    @cached_property
+    def joins(self) -> frozenset[str]:
+        """The ids of the joins, which new views may use too."""
+        return frozenset(op.id for op in self.operators if isinstance(op.node, Join))
+
+    @cached_property
+    def unasked(self) -> frozenset[str]:
+        """The operators that have a row without any input: Aggregates without keys."""
+        return frozenset(
+            operator.id
+            for operator in self.operators
+            if isinstance(operator.node, Aggregate) and not operator.node.keys
+        )
+
+    @cached_property
+    def constants(self) -> tuple[tuple[Operator, Feed, Values], ...]:
+        """The feeds of rows that are written in queries."""
+        return tuple(
+            (operator, feed, feed.producer)
+            for operator in self.operators
+            for feed in operator.feeds
+            if isinstance(feed.producer, Values)
+        )
+
+
+def producer_id(producer: Source | Values | str) -> str:
     """The name under which `Program.consumers` knows a producer."""
-    return f"table:{producer.number}" if isinstance(producer, Source) else producer
+    if isinstance(producer, Source):
+        return f"table:{producer.number}"
+    return producer if isinstance(producer, str) else producer.id
 
 
 def compile_program(views: Iterable[View], number: Callable[[str], int]) -> Program:
@@ -210,56 +354,113 @@ class _Builder:
     def __init__(self, number: Callable[[str], int]):
         self.number = number
         self.operators: dict[str, Operator] = {}
+        self._below: dict[str, frozenset[str]] = {}
 
     def place(self, view: View) -> Placement:
         node = view.node
-        producer, steps = _strip(node.input)
+        producer, steps = strip(node.input)
         if isinstance(producer, Aggregate) and not steps and _same_key(node, producer.row_key):
             operator = self._operator(producer)
         else:
             operator = self._operator(node)
-        return Placement(view, operator.rows_table, view.columns, self._feeds(operator))
+        stands_on = self._stands_on(operator)
+        feeds = frozenset(f.id for below in stands_on for f in self.operators[below].feeds)
+        return Placement(view, operator.rows_table, view.columns, stands_on, feeds)
 
-    def _feeds(self, operator: Operator) -> frozenset[str]:
-        producer = operator.feed.producer
-        above = frozenset[str]() if isinstance(producer, Source) else self._feeds_of(producer)
-        return above | {operator.feed.id}
+    def _stands_on(self, operator: Operator) -> frozenset[str]:
+        """An operator and all that it depends on."""
+        if operator.id not in self._below:
+            found = {operator.id}
+            below = [feed.producer for feed in operator.feeds if isinstance(feed.producer, str)]
+            for producer in (*below, *(port.producer for port in operator.ports)):
+                found |= self._stands_on(self.operators[producer])
+            self._below[operator.id] = frozenset(found)
+        return self._below[operator.id]
 
-    def _feeds_of(self, operator_id: str) -> frozenset[str]:
-        return self._feeds(self.operators[operator_id])
-
-    def _operator(self, node: Aggregate | Arrange) -> Operator:
+    def _operator(self, node: Stateful | Reader) -> Operator:
         if node.id not in self.operators:
-            made = self._make(node)
+            reads = isinstance(node, Join | TopK | Window)
+            made = self._reader(node) if reads else self._stateful(node)  # type: ignore[arg-type]
             self.operators[node.id] = made
         return self.operators[node.id]
 
-    def _make(self, node: Aggregate | Arrange) -> Operator:
-        below, steps = _strip(node.input)
-        above = None if isinstance(below, Source) else self._operator(below)
-        source_key = below.row_key if isinstance(below, Source) else None
-        if isinstance(node, Arrange):
-            local = _same_key(node, source_key if above is None else above.zone)
-            shard_by = node.row_key if local else node.row_key[:1]
-            tables = [self._table(node.id, "rows", node.columns, node.key, shard_by)]
+    def _reader(self, node: Reader) -> Operator:
+        sides = arrangements(node)
+        below = [self._operator(side.node) for side in sides]
+        ports = tuple(
+            Port(operator.id, operator.rows_table, side.group, side.steps, _shown(side))
+            for side, operator in zip(sides, below, strict=True)
+        )
+        level = max(1, *(operator.level for operator in below))
+        zones = [side.group for side in sides[: 2 if _inner(node) else 1]]
+        shown = {column.name for column in node.columns}
+        kept = tuple(zone for zone in zones if shown.issuperset(zone))
+        return Operator(node.id, node, level, (), (), ports, kept)
+
+    def _stateful(self, node: Stateful) -> Operator:
+        branches = [(self._producer(below), steps) for below, steps in _branches(node.input)]
+        tables, by = self._tables(node, branches)
+        local = [_in_zone(producer, steps, by) for producer, steps in branches]
+        keyed_as_base = len(branches) == 1 and _keyed_as_base(node, *branches[0])
+        if keyed_as_base:
+            level, local = 0, [True]
         else:
-            # A group of base keys would be local too, but its rows come combined: keep one path.
-            local = above is not None and node.row_key == above.zone and not _renamed(node)
-            tables = self._aggregate_tables(node)
-        level = (above.level if above else 0) + (0 if local else 1)
-        producer: Source | str = below if isinstance(below, Source) else below.id
-        return Operator(node.id, node, level, Feed(node.id, producer, steps, local), tuple(tables))
+            level = max(
+                1,
+                *(
+                    producer.level + (not there) if isinstance(producer, Operator) else 1
+                    for (producer, _), there in zip(branches, local, strict=True)
+                ),
+            )
+        feeds = tuple(
+            Feed(
+                f"{node.id}:{place}",
+                producer.id if isinstance(producer, Operator) else producer,
+                steps,
+                there and (not isinstance(producer, Operator) or producer.level == level),
+                _needs(node),
+            )
+            for place, ((producer, steps), there) in enumerate(zip(branches, local, strict=True))
+        )
+        return Operator(node.id, node, level, feeds, tables, (), (tables[0].shard_by,))
+
+    def _producer(self, node: Node) -> Source | Values | Operator:
+        if isinstance(node, Source | Values):
+            return node
+        if isinstance(node, Arrange | Filter | Project | Union):
+            raise ValueError(f"{type(node).__name__} produces no rows by itself")
+        return self._operator(node)
+
+    def _tables(
+        self, node: Stateful, branches: Sequence[tuple[Source | Values | Operator, Steps]]
+    ) -> tuple[tuple[StateTable, ...], tuple[str | None, ...]]:
+        """The state tables, and the input columns that choose the shard (None: one is computed)."""
+        if isinstance(node, Aggregate):
+            by = tuple(key.expr.name if isinstance(key.expr, Ref) else None for key in node.keys)
+            return tuple(self._aggregate_tables(node)), by
+        shard_by = node.row_key[: node.group] if node.group is not None else node.row_key[:1]
+        if node.group is None and len(branches) == 1:
+            producer, steps = branches[0]
+            aligned = _keyed_as_base(node, producer, steps) or (
+                not any(part.descending for part in node.key)
+                and _in_zone(producer, steps, node.row_key)
+            )
+            shard_by = node.row_key if aligned else shard_by
+        rows = self._table(node.id, "rows", node.columns, node.key, shard_by, node.group)
+        turned = {part.name for part in node.key if part.descending}
+        return (rows,), tuple(None if name in turned else name for name in shard_by)
 
     def _aggregate_tables(self, node: Aggregate) -> list[StateTable]:
         group = tuple(KeyPart(name) for name in node.row_key)
         kept = accumulators(node)
         keys = tuple(key.column for key in node.keys)
-        tables = [self._table(node.id, "groups", keys + kept.columns, group, node.row_key)]
-        for argument in kept.ordered:
-            columns = (*keys, Column(VALUE, argument.type), Column(TIMES, BIGINT))
-            purpose = f"values of {argument}"
-            ordered = (*group, KeyPart(VALUE))
-            tables.append(self._table(node.id, purpose, columns, ordered, node.row_key))
+        width = len(group)
+        tables = [self._table(node.id, "groups", keys + kept.columns, group, node.row_key, width)]
+        for order in kept.ordered:
+            parts = tuple(map(KeyPart, order.names, order.descending))
+            columns, key = (*keys, *order.columns), (*group, *parts)
+            purpose = f"values of {order.text}"
+            tables.append(self._table(node.id, purpose, columns, key, node.row_key, width))
         return tables
 
     def _table(
@@ -269,24 +470,60 @@ class _Builder:
         columns: tuple[Column, ...],
         key: tuple[KeyPart, ...],
         shard_by: tuple[str, ...],
+        group: int | None,
     ) -> StateTable:
-        return StateTable(self.number(f"{owner} {purpose}"), purpose, columns, key, shard_by)
+        number = self.number(f"{owner} {purpose}")
+        return StateTable(number, purpose, columns, key, shard_by, group)
 
 
-def _strip(node: Node) -> tuple[Source | Aggregate, tuple[Filter | Project, ...]]:
-    """The producer below a node's stateless steps, and those steps in running order."""
-    steps: list[Filter | Project] = []
-    while isinstance(node, Filter | Project):
-        steps.append(node)
-        node = node.input
+Steps: TypeAlias = tuple[Filter | Project, ...]
+
+
+def _branches(node: Node) -> Iterator[tuple[Node, Steps]]:
+    """The producers below a node, each with the steps to it: several where there is a Union."""
+    below, steps = strip(node)
+    if isinstance(below, Union):
+        for branch in below.inputs:
+            for producer, first in _branches(branch):
+                yield producer, first + steps
+    else:
+        yield below, steps
+
+
+def _needs(node: Stateful) -> frozenset[str]:
+    """The columns of its input that a node uses."""
     if isinstance(node, Arrange):
-        raise ValueError("an Arrange is the top of a plan, never an input")
-    return node, tuple(reversed(steps))
+        return frozenset(column.name for column in node.columns)
+    exprs = [key.expr for key in node.keys]
+    exprs += [call.argument for call in node.aggregates if call.argument is not None]
+    exprs += [part.expr for call in node.aggregates for part in call.by]
+    return frozenset(name for expr in exprs for name in references(expr))
 
 
-def _same_key(node: Arrange, key: tuple[str, ...] | None) -> bool:
-    return node.key == tuple(KeyPart(name) for name in key or ())
+def _in_zone(producer: Source | Values | Operator, steps: Steps, by: Sequence[str | None]) -> bool:
+    """Whether rows that are sharded by these columns lie where their producer is."""
+    names = [name for name in by if name is not None]
+    if isinstance(producer, Source | Values) or producer.level == 0 or len(names) != len(by):
+        return False
+    return traced(names, steps) in producer.zones
 
 
-def _renamed(node: Aggregate) -> bool:
-    return any(key.expr != Ref(key.name, key.expr.type) for key in node.keys)
+def _keyed_as_base(node: Stateful, producer: Source | Values | Operator, steps: Steps) -> bool:
+    """Whether a view has the key of its base table, so that it lies where the node log is."""
+    if not isinstance(node, Arrange) or not isinstance(producer, Source) or node.group is not None:
+        return False
+    names = [part.name for part in node.key]
+    straight = not any(part.descending for part in node.key)
+    return straight and traced(names, steps) == producer.row_key
+
+
+def _same_key(node: Arrange, key: tuple[str, ...]) -> bool:
+    return node.key == tuple(KeyPart(name) for name in key)
+
+
+def _inner(node: Reader) -> bool:
+    return isinstance(node, Join) and node.kind == "inner"
+
+
+def _shown(side: Side) -> tuple[Column, ...]:
+    return side.steps[-1].columns if side.steps else side.node.columns

@@ -31,6 +31,8 @@ def spark_type(type: DataType) -> st.DataType:
     """The Spark SQL type of a column type."""
     if type.is_decimal:
         return st.DecimalType(type.precision, type.scale)
+    if type.is_array:
+        return st.ArrayType(spark_type(type.element))
     return _SPARK[type.name]
 
 

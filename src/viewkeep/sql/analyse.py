@@ -6,36 +6,47 @@ would work. Names are case-insensitive and kept in lower case.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
 from viewkeep.errors import SqlSyntaxError, Unsupported
+from viewkeep.plan.arrays import refuse_arrays
 from viewkeep.sql.definitions import create, drop, make_view, name_of
 from viewkeep.sql.parse import parse, text_of
 from viewkeep.sql.queries import lower_query
 from viewkeep.sql.scope import Resolve
-from viewkeep.sql.statements import Describe, Explain, Select, ShowTables, Statement
+from viewkeep.sql.statements import CreateView, Describe, Explain, Select, ShowTables, Statement
 from viewkeep.sql.understood import refuse_rest
 from viewkeep.sql.writes import delete, insert, update
 
 __all__ = ["analyse", "make_view"]
 
 
-def analyse(tree: exp.Expr, resolve: Resolve) -> Statement:
-    """The statement that a syntax tree stands for; `resolve` knows the tables and views."""
+def analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str] = ()) -> Statement:
+    """The statement that a syntax tree stands for; `resolve` knows the tables and views.
+
+    `existing` are the ids of joins that are kept already, which a new view prefers.
+    """
     try:
         refuse_rest(tree)
-        return _analyse(tree, resolve)
+        statement = _analyse(tree, resolve, existing)
     except RecursionError as error:
         raise Unsupported(
             "the statement is nested too deeply", hint="Split it into views"
         ) from error
+    if isinstance(statement, CreateView):
+        refuse_arrays(statement.view.node)
+    elif isinstance(statement, Select):
+        refuse_arrays(statement.query.node, [part.name for part in statement.query.order])
+    return statement
 
 
-def _analyse(tree: exp.Expr, resolve: Resolve) -> Statement:
+def _analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str]) -> Statement:
     if isinstance(tree, exp.Query):
         return Select(lower_query(tree, resolve))
     if isinstance(tree, exp.Create):
-        return create(tree, resolve)
+        return create(tree, resolve, existing)
     if isinstance(tree, exp.Drop):
         return drop(tree)
     if isinstance(tree, exp.Insert):
@@ -47,7 +58,7 @@ def _analyse(tree: exp.Expr, resolve: Resolve) -> Statement:
     if isinstance(tree, exp.Describe):
         return _describe(tree)
     if isinstance(tree, exp.Command):
-        return _command(tree, resolve)
+        return _command(tree, resolve, existing)
     raise _not_taken(type(tree).__name__, text_of(tree))
 
 
@@ -58,7 +69,7 @@ def _describe(tree: exp.Describe) -> Describe:
     return Describe(name_of(tree.this))
 
 
-def _command(tree: exp.Command, resolve: Resolve) -> Statement:
+def _command(tree: exp.Command, resolve: Resolve, existing: Collection[str]) -> Statement:
     word = str(tree.this).upper()
     rest = tree.expression.name if isinstance(tree.expression, exp.Expr) else ""
     first = rest.split()[0].upper() if rest.split() else ""
@@ -68,7 +79,7 @@ def _command(tree: exp.Command, resolve: Resolve) -> Statement:
         inner = parse(rest)
         if len(inner) != 1:
             raise SqlSyntaxError("EXPLAIN takes one statement", fragment=rest or None)
-        return Explain(analyse(inner[0], resolve))
+        return Explain(analyse(inner[0], resolve, existing))
     if word == "SHOW" and rest.strip().upper() in ("TABLES", "VIEWS"):
         return ShowTables(views=rest.strip().upper() == "VIEWS")
     raise _not_taken(word, f"{word} {rest}".strip())

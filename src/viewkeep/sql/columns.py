@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from viewkeep.expr import Expr, Lit, Ref
 from viewkeep.plan.nodes import Filter, Named, Node, Project
-from viewkeep.sql.canonical import conjunction
+from viewkeep.sql.canonical import conjunction, conjuncts
+from viewkeep.sql.toprows import first_rows
 from viewkeep.types import BOOLEAN
 
 
@@ -46,10 +47,25 @@ def with_columns(node: Node, wanted: Sequence[Expr]) -> tuple[Node, dict[Expr, s
     return Project(node, tuple(outputs[name] for name in sorted(outputs))), names
 
 
+def computed(node: Node, wanted: Sequence[Expr]) -> tuple[Node, dict[Expr, str]]:
+    """A node with all its columns in which each expression is a column too, and their names."""
+    types = {column.name: column.type for column in node.columns}
+    names = named(wanted, types)
+    made = {name: Named(name, expr) for expr, name in names.items() if name not in types}
+    if not made:
+        return node, names
+    own = tuple(Named(name, Ref(name, type_)) for name, type_ in types.items())
+    return Project(node, own + tuple(made[name] for name in sorted(made))), names
+
+
 def filtered(node: Node, condition: Expr) -> Node:
-    """The rows of a node for which a condition is true; one Filter, however many conditions."""
-    if condition == Lit(True, BOOLEAN):
-        return node
+    """The rows of a node for which a condition is true; one Filter, however many conditions.
+
+    A condition on row numbers is a TopK.
+    """
     if isinstance(node, Filter):
-        return Filter(node.input, conjunction([node.predicate, condition]))
-    return Filter(node, condition)
+        condition = conjunction([node.predicate, condition])
+        node = node.input
+    node, rest = first_rows(node, conjuncts(condition))
+    condition = conjunction(rest)
+    return node if condition == Lit(True, BOOLEAN) else Filter(node, condition)

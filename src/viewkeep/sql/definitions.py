@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Ref
 from viewkeep.plan.nodes import Arrange, KeyPart, Source, View
-from viewkeep.sql.ordering import no_limit
+from viewkeep.plan.passes import optimise
+from viewkeep.sql.ordering import top
 from viewkeep.sql.parse import parse, text_of
 from viewkeep.sql.queries import lower_query, lower_select
 from viewkeep.sql.scope import Resolve, find, refuse_duplicates
@@ -25,8 +26,8 @@ from viewkeep.sql.statements import (
 from viewkeep.sql.tables import schema_of
 
 
-def create(tree: exp.Create, resolve: Resolve) -> Statement:
-    """CREATE TABLE, VIEW or INDEX."""
+def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -> Statement:
+    """CREATE TABLE, VIEW or INDEX. `existing` are the ids of joins that are kept already."""
     kind = str(tree.args.get("kind") or "").upper()
     exists, replace = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
     if exists and replace:
@@ -47,27 +48,33 @@ def create(tree: exp.Create, resolve: Resolve) -> Statement:
             )
         return CreateTable(name_of(tree.this), schema_of(tree), exists)
     if kind == "VIEW" and tree.args.get("expression") is not None:
-        return CreateView(_view(tree, resolve), exists, replace)
+        return CreateView(_view(tree, resolve, existing), exists, replace)
     raise Unsupported(f"CREATE {kind} is not taken", fragment=text_of(tree))
 
 
 def make_view(
-    name: str, sql: str, query: Query, reads: Iterable[str], shown: tuple[str, ...] = ()
+    name: str,
+    sql: str,
+    query: Query,
+    reads: Iterable[str],
+    shown: tuple[str, ...] = (),
+    existing: Collection[str] = (),
 ) -> View:
     """The view that keeps a query: its rows under the query's order, then the row key.
 
-    `reads` are the tables and views that its SQL names.
+    `reads` are the tables and views that its SQL names; joins go towards those `existing`.
     """
-    if query.limit is not None or query.offset:
-        raise no_limit()
+    query = top(query)
     columns = query.columns
+    wanted = {inner for _, inner in columns} | {part.name for part in query.order}
+    below = optimise(query.node, wanted, existing)
     if shown:
         columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
     key = {part.name: part for part in reversed(query.order)}
     ordered = [key[part.name] for part in query.order]
-    ordered += [KeyPart(name) for name in query.node.row_key if name not in key]
+    ordered += [KeyPart(name) for name in below.row_key if name not in key]
     kept = tuple(dict.fromkeys(inner for _, inner in columns))
-    node = Arrange(query.node, tuple(dict.fromkeys(ordered)), kept)
+    node = Arrange(below, tuple(dict.fromkeys(ordered)), kept)
     return View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
 
 
@@ -93,7 +100,7 @@ def name_of(tree: exp.Expr) -> str:
     return table.name.lower()
 
 
-def _view(tree: exp.Create, resolve: Resolve) -> View:
+def _view(tree: exp.Create, resolve: Resolve, existing: Collection[str]) -> View:
     name, inner = name_of(tree.this), tree.args["expression"]
     common = {cte.alias.lower() for cte in inner.find_all(exp.CTE)}
     reads: list[str] = []
@@ -115,7 +122,7 @@ def _view(tree: exp.Create, resolve: Resolve) -> View:
         raise Unsupported(f"{name} names {len(shown)} columns but selects {len(lowered.items)}")
     refuse_duplicates(shown)
     text = view_text(inner, lowered.items, shown)
-    return make_view(name, text, lowered.finish(), reads, shown)
+    return make_view(name, text, lowered.finish(), reads, shown, existing)
 
 
 def _listed(tree: exp.Expr) -> list[exp.Expr]:

@@ -12,11 +12,12 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from viewkeep.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from viewkeep.expr import Expr, Lit
+from viewkeep.expr import Call, Expr, Lit
 from viewkeep.ops.functions import VOID, cast_to
-from viewkeep.sql.canonical import fold, make
+from viewkeep.sql.canonical import conjunction, fold, make
 from viewkeep.sql.constants import constant
 from viewkeep.sql.intervals import parts_of
+from viewkeep.sql.outer import any_row
 from viewkeep.sql.parse import text_of
 from viewkeep.sql.types import cast_type
 from viewkeep.types import BIGINT, BOOLEAN, INT, DataType
@@ -134,7 +135,10 @@ def _operator(tree: exp.Expr, leaf: Leaf) -> Expr | None:
     if kind in _BINARY:
         right = tree.expression
         if isinstance(right, exp.Any | exp.All):
-            raise Unsupported("ANY and ALL are not taken", hint="Write the conditions with OR, AND")
+            hint = "Write the conditions with OR, AND"
+            if right.find(exp.Query):
+                hint = "Use IN or EXISTS, or compare with the MIN or MAX of the subquery"
+            raise Unsupported("ANY and ALL are not taken", hint=hint)
         made = make(_BINARY[kind], lower(tree.this, leaf), lower(right, leaf))
         return make("not", made) if tree.args.get("negate") else made
     if kind is exp.NullSafeNEQ:
@@ -170,14 +174,31 @@ def _is(value: Expr, what: exp.Expr) -> Expr:
 
 
 def _in(tree: exp.In, leaf: Leaf) -> Expr:
-    if tree.args.get("query") is not None or tree.args.get("unnest") is not None:
-        raise Unsupported(
-            "a subquery in an expression is not taken yet", hint="Use a list of values"
-        )
+    if tree.args.get("unnest") is not None:
+        raise Unsupported("UNNEST is not taken", hint="Use a list of values")
+    if tree.args.get("query") is not None:
+        return _in_query(tree, leaf)
     if isinstance(tree.this, exp.Tuple):
         raise Unsupported("IN takes one value on its left", hint="Write the conditions with AND")
     options = [lower(option, leaf) for option in tree.expressions]
     return make("in", lower(tree.this, leaf), *options)
+
+
+def _in_query(tree: exp.In, leaf: Leaf) -> Expr:
+    """IN of the rows of a subquery: a condition that any of them may fulfil."""
+    query = tree.args["query"]
+    rows = leaf(query)
+    if not isinstance(rows, Call):
+        raise _refused(query)
+    written = tree.this.expressions if isinstance(tree.this, exp.Tuple) else [tree.this]
+    values = [lower(value, leaf) for value in written]
+    if len(values) != len(rows.args):
+        raise Unsupported(
+            f"IN compares {len(values)} values with {len(rows.args)} columns",
+            fragment=text_of(tree),
+        )
+    pairs = zip(values, rows.args, strict=True)
+    return any_row(rows, conjunction(make("eq", value, column) for value, column in pairs))
 
 
 def _form(tree: exp.Expr, leaf: Leaf) -> Expr | None:
@@ -272,12 +293,17 @@ def _refused(tree: exp.Expr) -> SqlError:
     if type(tree).__name__.startswith(("Current", "SessionUser")):
         return _fluid(text_of(tree))
     if isinstance(tree, exp.Window):
-        return Unsupported("window functions are not taken yet", fragment=text_of(tree))
+        return Unsupported(
+            "a window function stands in SELECT, QUALIFY or ORDER BY, outside other functions of "
+            "its kind",
+            fragment=text_of(tree),
+            hint="Choose rows by it with QUALIFY, or compute it in a derived table",
+        )
     if isinstance(tree, exp.Subquery | exp.Select | exp.Exists):
         return Unsupported(
-            "a subquery in an expression is not taken yet",
+            "a subquery is not taken here",
             fragment=text_of(tree),
-            hint="Make the inner query a view of its own",
+            hint="Subqueries stand in SELECT, WHERE, HAVING and ORDER BY of a query",
         )
     if isinstance(tree, exp.Star):
         return Unsupported("* stands for columns only as an item of SELECT or in COUNT(*)")

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Expr, Lit
+from viewkeep.plan.nodes import KeyPart, TopK
 from viewkeep.sql.aggregates import is_aggregate
 from viewkeep.sql.constants import position
 from viewkeep.sql.expressions import Leaf, lower
 from viewkeep.sql.grouping import Item, Rewrite, blamed, item_at
 from viewkeep.sql.parse import text_of
+from viewkeep.sql.statements import Query
 
-Order = tuple[tuple[Expr, bool], ...]
+Order: TypeAlias = tuple[tuple[Expr, bool], ...]
 """Expressions and whether they descend."""
 
+Spelt: TypeAlias = Callable[[Expr], exp.Expr | None]
+"""How a column of a node is written in the query; None if it has no name there."""
 
-def order_of(tree: exp.Select, items: Sequence[Item], rows: Leaf) -> list[tuple[exp.Expr, Expr]]:
+
+def order_of(tree: exp.Expr, items: Sequence[Item], rows: Leaf) -> list[tuple[exp.Expr, Expr]]:
     """The expressions of ORDER BY over what the select list is made of, with their syntax."""
     order = tree.args.get("order")
     found = []
     for part in order.expressions if order is not None else ():
-        # NULLs come first going up and last going down, which is Spark's rule too.
-        if bool(part.args.get("nulls_first")) == bool(part.args.get("desc")):
-            raise Unsupported(
-                "NULLS FIRST and LAST are fixed by the direction", fragment=text_of(part)
-            )
+        check_nulls(part)
         if isinstance(part.this, exp.Var):
             raise Unsupported("ORDER BY ALL is not taken", hint="Name the columns")
         found.append((part, _meaning(part.this, items, rows)))
     return found
+
+
+def check_nulls(part: exp.Expr) -> None:
+    """Refuse another place for NULLs than first going up and last going down, as in Spark."""
+    if bool(part.args.get("nulls_first")) == bool(part.args.get("desc")):
+        raise Unsupported("NULLS FIRST and LAST are fixed by the direction", fragment=text_of(part))
 
 
 def directed(found: Sequence[tuple[exp.Expr, Expr]], rewrite: Rewrite) -> Order:
@@ -44,7 +52,7 @@ def directed(found: Sequence[tuple[exp.Expr, Expr]], rewrite: Rewrite) -> Order:
     return tuple(made.items())
 
 
-def count_of(tree: exp.Select, name: str) -> int | None:
+def count_of(tree: exp.Expr, name: str) -> int | None:
     """The number of LIMIT or OFFSET."""
     part = tree.args.get(name)
     if part is None:
@@ -55,14 +63,32 @@ def count_of(tree: exp.Select, name: str) -> int | None:
     return int(value.name)
 
 
-def no_limit(fragment: str | None = None) -> Unsupported:
-    """The refusal of LIMIT where rows are kept."""
-    return Unsupported(
-        "LIMIT in a view is not taken yet",
-        fragment=fragment,
-        hint="Keep all rows in the order you want with ORDER BY, and read the first with "
-        "scan(limit=)",
-    )
+def top(query: Query, fragment: str | None = None) -> Query:
+    """A query whose limit is part of its plan, so that its first rows can be kept."""
+    if query.limit is None and not query.offset:
+        return query
+    if not query.order:
+        raise Unsupported(
+            "LIMIT without ORDER BY takes any rows",
+            fragment=fragment,
+            hint="Say with ORDER BY which rows come first",
+        )
+    # Which of the rows that the order does not tell apart are first is decided by their row key.
+    known = {part.name for part in query.order}
+    order = query.order + tuple(KeyPart(n) for n in query.node.row_key if n not in known)
+    node = TopK(query.node, (), order, query.limit, query.offset)
+    return Query(node, query.columns, query.order)
+
+
+def ordered_also(written: exp.Order | None, added: Order, spelt: Spelt) -> exp.Order | None:
+    """An ORDER BY with more at its end; as it is, if any of that cannot be written."""
+    parts = []
+    for expr, descending in added:
+        tree = spelt(expr)
+        if tree is None:
+            return written
+        parts.append(exp.Ordered(this=tree, desc=descending or None, nulls_first=not descending))
+    return exp.Order(expressions=[*(written.expressions if written else ()), *parts])
 
 
 def _meaning(tree: exp.Expr, items: Sequence[Item], rows: Leaf) -> Expr:

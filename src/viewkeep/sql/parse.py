@@ -6,9 +6,10 @@ what was written. Here `date_sub(d, 2)` stays a call of `date_sub`, to be looked
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import ParseError, TokenError
 
@@ -21,6 +22,13 @@ class _Parser(Spark.Parser):  # type: ignore[misc]
     # Forms with keywords between their arguments need their own parsers; no other function does.
     FUNCTIONS: Any = {}
     FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS}
+
+    def parse(self, raw_tokens: Any, sql: Any = None) -> Any:
+        # A WINDOW clause has a name after its word; `window(ts, '1 hour')` is a function.
+        for token, following in pairwise(raw_tokens):
+            if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+                token.token_type = TokenType.VAR
+        return super().parse(raw_tokens, sql)
 
     def _warn_unsupported(self, *args: Any) -> None:
         """Statements that sqlglot keeps as text are taken or refused by `analyse`."""

@@ -7,21 +7,30 @@ already. Derived tables, CTEs and views are inlined, so equal queries become equ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
+from viewkeep.expr import Ref
 from viewkeep.plan.nodes import KeyPart, Node
-from viewkeep.sql.aggregates import Calls, has_aggregate
-from viewkeep.sql.columns import filtered, named, with_columns
-from viewkeep.sql.expressions import lower, predicate
-from viewkeep.sql.grouping import Item, blamed, distinct, group_keys, grouped, having, typed
-from viewkeep.sql.ordering import Order, count_of, directed, no_limit, order_of
+from viewkeep.sql.aggregates import has_aggregate
+from viewkeep.sql.buckets import bucketed
+from viewkeep.sql.columns import with_columns
+from viewkeep.sql.expressions import predicate
+from viewkeep.sql.grouping import Item, distinct, typed
+from viewkeep.sql.inline import NOTHING, values_scope
+from viewkeep.sql.joins import conditions_of
+from viewkeep.sql.ordering import Order, count_of, directed, order_of, ordered_also, top
+from viewkeep.sql.outer import has_subquery
 from viewkeep.sql.parse import text_of
-from viewkeep.sql.scope import Resolve, Scope, find, refuse_duplicates
+from viewkeep.sql.relations import From, Pool
+from viewkeep.sql.scope import Resolve, Scope, Shown, find, refuse_duplicates, relation_scope
+from viewkeep.sql.selection import decide, over_groups, over_rows, spelt_items
+from viewkeep.sql.sets import Branch, combined
 from viewkeep.sql.statements import Query
+from viewkeep.sql.subqueries import Inner, Subqueries
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,18 @@ class Lowered:
         order = tuple(KeyPart(names[expr], descending) for expr, descending in self.order)
         return Query(node, columns, order, self.limit, self.offset)
 
+    def topped(self, fragment: str) -> Lowered:
+        """The query with its limit as part of the plan; its order matters to that alone."""
+        if self.limit is None and not self.offset:
+            return self
+        query = top(self.finish(), fragment)
+        types = {column.name: column.type for column in query.node.columns}
+        items = tuple(
+            Item(item.name, item.tree, Ref(inner, types[inner]))
+            for item, (_, inner) in zip(self.items, query.columns, strict=True)
+        )
+        return Lowered(query.node, items)
+
 
 def lower_query(tree: exp.Expr, resolve: Resolve) -> Query:
     """The plan of a SELECT."""
@@ -49,66 +70,78 @@ def lower_query(tree: exp.Expr, resolve: Resolve) -> Query:
 
 
 def lower_select(
-    tree: exp.Expr, resolve: Resolve, known: Mapping[str, Scope] | None = None
+    tree: exp.Expr,
+    resolve: Resolve,
+    known: Mapping[str, Scope] | None = None,
+    outer: Scope | None = None,
 ) -> Lowered:
-    """A SELECT over tables, views and the `known` CTEs."""
-    select = _bare(tree)
-    known = _with_ctes(select, resolve, known or {})
-    scope = _from(select, resolve, known)
-    node = scope.node
-    where = select.args.get("where")
-    if where is not None:
-        if has_aggregate(where):
-            raise Unsupported(
-                "WHERE chooses rows before they are grouped",
-                fragment=text_of(where),
-                hint="Put conditions on aggregates into HAVING",
-            )
-        node = filtered(node, predicate(where.this, scope.leaf))
+    """A query over tables, views and the `known` CTEs, inside the query of the `outer` scope."""
+    made = _lowered(tree, resolve, known or {}, outer)
+    refuse_duplicates([item.name for item in made.items])
+    for item in made.items:
+        typed(item.name, item.expr)
+    return made
+
+
+def _lowered(
+    tree: exp.Expr, resolve: Resolve, known: Mapping[str, Scope], outer: Scope | None
+) -> Lowered:
+    """As `lower_select`; columns may still have one name, or be NULL without a type."""
+    tree = _bare(tree)
+    known = _with_ctes(tree, resolve, known, outer)
+    if isinstance(tree, exp.SetOperation):
+        return _combined(tree, lambda part: _lowered(part, resolve, known, outer))
+    if not isinstance(tree, exp.Select):
+        raise Unsupported("a query is a SELECT", fragment=text_of(tree))
+    return _selected(tree, resolve, known, outer)
+
+
+def _combined(tree: exp.SetOperation, lowered: Callable[[exp.Expr], Lowered]) -> Lowered:
+    """UNION, INTERSECT and EXCEPT, with ORDER BY and LIMIT of the whole."""
+
+    def branch(part: exp.Expr) -> Branch:
+        made = lowered(part)
+        made = made.topped(text_of(part))
+        return Branch(made.node, made.items)
+
+    made = combined(tree, branch)
+    scope = relation_scope(made.node, {item.name: item.expr for item in made.items}, "")
+    order = directed(order_of(tree, made.items, scope.leaf), lambda expr: expr)
+    limit, offset = count_of(tree, "limit"), count_of(tree, "offset") or 0
+    if order and (limit is not None or offset):
+        # Rows that the order does not tell apart follow all their columns, in the text as well.
+        known = {expr for expr, _ in order}
+        rest = tuple((item.expr, False) for item in made.items if item.expr not in known)
+        tree.set("order", ordered_also(tree.args["order"], rest, spelt_items(made.items)))
+        order += rest
+    return Lowered(made.node, made.items, order, limit, offset)
+
+
+def _selected(
+    select: exp.Select, resolve: Resolve, known: Mapping[str, Scope], outer: Scope | None
+) -> Lowered:
+    pool = _from(select, resolve, known, outer)
+    around = replace(pool.scope, outer=outer)
+    inner = Subqueries(lambda query: _inner(query, resolve, known, around))
+    scope = replace(around, inner=inner.leaf)
+    scope = bucketed(select, replace(scope, node=_where(select, pool, scope, inner)))
+    _refuse_subquery(select.args.get("qualify"))
     listed = list(_listed(select, scope))
     if not listed:
         raise Unsupported("SELECT needs items", fragment=text_of(select), hint="Name columns, or *")
-    refuse_duplicates([name for name, _ in listed])
-    if _aggregated(select, listed):
-        made = _over_groups(select, node, listed, scope)
-    else:
-        items = [Item(name, item, lower(item, scope.leaf)) for name, item in listed]
-        order = directed(order_of(select, items, scope.leaf), lambda expr: expr)
-        made = Lowered(node, tuple(items), order)
-    for item in made.items:
-        typed(item.name, item.expr)
+    chosen = over_groups if _aggregated(select, listed) else over_rows
+    made = _settled(Lowered(*chosen(select, listed, scope)), inner, scope)
     if select.args.get("distinct") is not None:
         made = _distinct(made)
+        decide(select, made.node, made.order, spelt_items(made.items))
     limit, offset = count_of(select, "limit"), count_of(select, "offset") or 0
     return Lowered(made.node, made.items, made.order, limit, offset)
 
 
-def _bare(tree: exp.Expr) -> exp.Select:
+def _bare(tree: exp.Expr) -> exp.Expr:
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
-    if isinstance(tree, exp.SetOperation):
-        kind = type(tree).__name__.upper()
-        raise Unsupported(f"{kind} is not taken yet", hint="Make a view of each part")
-    if not isinstance(tree, exp.Select):
-        raise Unsupported("a query is a SELECT", fragment=text_of(tree))
     return tree
-
-
-def _over_groups(
-    select: exp.Select, node: Node, listed: list[tuple[str, exp.Expr]], scope: Scope
-) -> Lowered:
-    keys = group_keys(select, listed, scope)
-    # An aggregate is never called like a column of the rows, or it could be taken for it.
-    calls = Calls(scope.leaf, {*named(keys).values(), *(column.name for column in node.columns)})
-    items = [Item(name, item, lower(item, calls.leaf)) for name, item in listed]
-    condition = having(select, items, scope, calls)
-    order = order_of(select, items, calls.leaf)
-    groups, rewrite = grouped(node, keys, calls)
-    if condition is not None:
-        clause = text_of(select.args["having"])
-        groups = filtered(groups, blamed(clause, condition, rewrite))
-    shown = [Item(i.name, i.tree, blamed(text_of(i.tree), i.expr, rewrite)) for i in items]
-    return Lowered(groups, tuple(shown), directed(order, rewrite))
 
 
 def _distinct(made: Lowered) -> Lowered:
@@ -128,7 +161,7 @@ def _aggregated(select: exp.Select, listed: list[tuple[str, exp.Expr]]) -> bool:
 
 
 def _with_ctes(
-    tree: exp.Select, resolve: Resolve, known: Mapping[str, Scope]
+    tree: exp.Expr, resolve: Resolve, known: Mapping[str, Scope], outer: Scope | None
 ) -> Mapping[str, Scope]:
     with_ = tree.args.get("with_")
     made, own = dict(known), set[str]()
@@ -137,31 +170,90 @@ def _with_ctes(
         if name in own:
             raise Unsupported(f"two CTEs are called {name}", fragment=text_of(cte))
         own.add(name)
-        made[name] = _derived(cte, name, resolve, made)
+        made[name] = _derived(cte, name, resolve, made, outer)
     return made
 
 
-def _from(tree: exp.Select, resolve: Resolve, known: Mapping[str, Scope]) -> Scope:
-    source = tree.args.get("from_")
-    if source is None:
-        raise Unsupported("a query needs a table to read", hint="Add FROM with a table or view")
-    relation = source.this
-    alias = relation.alias.lower()
-    if isinstance(relation, exp.Subquery):
-        return _derived(relation, alias, resolve, known)
-    if not isinstance(relation, exp.Table) or not isinstance(relation.this, exp.Identifier):
-        raise Unsupported("FROM takes a table, a view or a SELECT", fragment=text_of(relation))
-    name = relation.name.lower()
-    return find(name, resolve, known).renamed(alias or name, _column_names(relation))
+def _from(
+    tree: exp.Select, resolve: Resolve, known: Mapping[str, Scope], outer: Scope | None
+) -> Pool:
+    if tree.args.get("from_") is None:
+        return Pool((NOTHING,), (), (), ())
+
+    def relation(part: exp.Expr) -> Scope:
+        alias = part.alias.lower()
+        if isinstance(part, exp.Subquery):
+            return _derived(part, alias, resolve, known, outer)
+        if isinstance(part, exp.Values):
+            return values_scope(part, alias).renamed(alias, _column_names(part))
+        if not isinstance(part, exp.Table) or not isinstance(part.this, exp.Identifier):
+            raise Unsupported("FROM takes a table, a view or a SELECT", fragment=text_of(part))
+        name = part.name.lower()
+        return find(name, resolve, known).renamed(alias or name, _column_names(part))
+
+    return From(relation, outer).read(tree)
 
 
-def _derived(holder: exp.Expr, alias: str, resolve: Resolve, known: Mapping[str, Scope]) -> Scope:
+def _where(select: exp.Select, pool: Pool, scope: Scope, inner: Subqueries) -> Node:
+    """The rows of FROM for which WHERE is true."""
+    where = select.args.get("where")
+    if where is None:
+        return pool.where(())
+    if has_aggregate(where):
+        raise Unsupported(
+            "WHERE chooses rows before they are grouped",
+            fragment=text_of(where),
+            hint="Put conditions on aggregates into HAVING",
+        )
+    parts = conditions_of(predicate(where.this, scope.leaf))
+    node = pool.where([part for part in parts if not has_subquery(part)])
+    return inner.where(node, [part for part in parts if has_subquery(part)])
+
+
+def _inner(query: exp.Expr, resolve: Resolve, known: Mapping[str, Scope], around: Scope) -> Inner:
+    """A subquery in an expression."""
+    made = _lowered(query, resolve, known, around)
+    exists = isinstance(query.parent, exp.Exists)
+    for item in made.items if not exists else ():
+        typed(item.name, item.expr)
+    # Whether there is any row does not depend on how many are taken.
+    if not (exists and made.limit and not made.offset):
+        made = made.topped(text_of(query))
+    return Inner(made.node, tuple(item.expr for item in made.items), text_of(query))
+
+
+def _refuse_subquery(qualify: exp.Expr | None) -> None:
+    """Spark has no QUALIFY: the text of a view says it by a derived table, which would not do."""
+    inner = None if qualify is None else qualify.find(exp.Query)
+    if inner is not None:
+        raise Unsupported(
+            "a subquery in QUALIFY is not taken",
+            fragment=text_of(inner),
+            hint="Compute the window function in a derived table, and use WHERE",
+        )
+
+
+def _settled(made: Lowered, inner: Subqueries, scope: Scope) -> Lowered:
+    """The query with what it asks of subqueries as part of its plan."""
+    exprs = [*(item.expr for item in made.items), *(expr for expr, _ in made.order)]
+    node, exprs = inner.attached(inner.settled(made.node, scope.node), exprs)
+    items = tuple(replace(item, expr=exprs[i]) for i, item in enumerate(made.items))
+    rest = zip(exprs[len(items) :], made.order, strict=True)
+    return replace(made, node=node, items=items, order=tuple((e, desc) for e, (_, desc) in rest))
+
+
+def _derived(
+    holder: exp.Expr,
+    alias: str,
+    resolve: Resolve,
+    known: Mapping[str, Scope],
+    outer: Scope | None,
+) -> Scope:
     """The scope of a derived table or CTE, with its columns renamed if it says so."""
-    made = lower_select(holder.this, resolve, known)
-    if made.limit is not None or made.offset:
-        raise no_limit(text_of(holder.this))
+    made = lower_select(holder.this, resolve, known, outer)
+    made = made.topped(text_of(holder.this))
     columns = {item.name: item.expr for item in made.items}
-    return Scope(made.node, columns, alias).renamed(alias, _column_names(holder))
+    return relation_scope(made.node, columns, alias).renamed(alias, _column_names(holder))
 
 
 def _column_names(holder: exp.Expr) -> list[str]:
@@ -177,12 +269,20 @@ def _listed(tree: exp.Select, scope: Scope) -> Iterator[tuple[str, exp.Expr]]:
         if isinstance(star, exp.Star):
             if isinstance(item, exp.Column):
                 scope.check_table(item)
-            for name in scope.columns:
-                yield name, exp.column(exp.to_identifier(name, quoted=True))
+            for column in scope.star(item.table.lower() if isinstance(item, exp.Column) else ""):
+                yield column.name, _spelt(column, scope)
         elif isinstance(item, exp.Alias):
             yield item.alias.lower(), item.this
         else:
             yield _own_name(item), item
+
+
+def _spelt(column: Shown, scope: Scope) -> exp.Expr:
+    """A column that * stands for, as it would be written out."""
+    name = exp.to_identifier(column.name, quoted=True)
+    if len(scope.relations) == 1 or not column.alias:
+        return exp.column(name)
+    return exp.column(name, table=exp.to_identifier(column.alias, quoted=True))
 
 
 def _own_name(tree: exp.Expr) -> str:

@@ -1,7 +1,8 @@
 """The text of a view: SQL that Spark runs to the same rows under the same names.
 
 Every item has its name, * is spelt out, and names of relations are in lower case, so that the text
-means the same over the base tables whoever runs it.
+means the same over the base tables whoever runs it. Where SQL leaves a choice, the one made here is
+written out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from viewkeep.sql.aggregates import deterministic
 from viewkeep.sql.grouping import Item
 from viewkeep.sql.parse import Dialect, text_of
 
@@ -21,10 +23,14 @@ def view_text(tree: exp.Expr, items: Sequence[Item], shown: Sequence[str] = ()) 
     tree = tree.copy()
     while isinstance(tree, exp.Subquery):
         tree = tree.this
-    tree.set("expressions", [_named(item) for item in items])
+    first = tree
+    while not isinstance(first, exp.Select):  # a set operation is called as its first branch is
+        first = first.this
+    first.set("expressions", [_named(item) for item in items])
     for table in tree.find_all(exp.Table, exp.TableAlias):
         if isinstance(table.this, exp.Identifier):
             table.this.set("this", table.this.name.lower())
+    tree = deterministic(tree)
     if not shown:
         return text_of(tree)
     pairs = zip(items, shown, strict=True)

@@ -18,16 +18,31 @@ Kind: TypeAlias = type[exp.Expr]
 
 _TWO = "this expression"
 _PARTS: dict[Kind, str] = {
-    exp.Select: "expressions from_ where group having order limit offset distinct with_",
-    exp.Subquery: "this alias",
-    exp.Table: "this alias",
+    exp.Select: "expressions from_ joins where group having order limit offset distinct with_ "
+    "qualify windows",
+    exp.Union: "this expression distinct by_name order limit offset with_",
+    exp.Intersect: "this expression distinct by_name order limit offset with_",
+    exp.Except: "this expression distinct by_name order limit offset with_",
+    exp.Exists: "this",
+    exp.Subquery: "this alias joins",
+    exp.Table: "this alias joins",
+    exp.Join: "this side kind method on using",
     exp.TableAlias: "this columns",
     exp.From: "this",
     exp.With: "expressions",
     exp.CTE: "this alias",
     exp.Where: "this",
     exp.Having: "this",
-    exp.Group: "expressions",
+    exp.Qualify: "this",
+    exp.Window: "this partition_by order spec alias over",
+    exp.WindowSpec: "kind start start_side end end_side",
+    exp.IgnoreNulls: "this",
+    exp.RespectNulls: "this",
+    exp.Group: "expressions all rollup cube grouping_sets",
+    exp.GroupingSets: "expressions",
+    exp.Rollup: "expressions",
+    exp.Cube: "expressions",
+    exp.Dot: _TWO,
     exp.Order: "expressions",
     exp.Ordered: "this desc nulls_first",
     exp.Limit: "expression",
@@ -63,7 +78,7 @@ _PARTS: dict[Kind, str] = {
     exp.IndexParameters: "columns include",
     exp.Drop: "this tables kind exists materialized",
     exp.Insert: "this expression alternative",
-    exp.Values: "expressions",
+    exp.Values: "expressions alias joins",
     exp.Update: "this expressions where",
     exp.Delete: "this where",
     exp.Describe: "this kind",
@@ -72,20 +87,14 @@ _PARTS: dict[Kind, str] = {
     exp.PrimaryKey: "expressions include",
     exp.PrimaryKeyColumnConstraint: "",
 }
-_JOIN = ("joins are not taken yet", "Make a view of each table, and join when reading")
 _NO_SCHEMA = ("names have no schema in front", None)
 _SAMPLE = ("TABLESAMPLE has another value each time it is asked", None)
 _PIVOT = ("PIVOT is not taken", "Write the columns with FILTER or CASE")
 _ORDERING = "ORDER BY chooses the order of a view's rows"
 _INSIDE = "Put it inside the parentheses"
-_GROUPS = ("GROUP BY {part} is not taken yet", "Make a view of each grouping")
 _REASONS: dict[tuple[Kind, str], tuple[str, str | None]] = {
-    (exp.Select, "joins"): _JOIN,
-    (exp.Table, "joins"): _JOIN,
-    (exp.Subquery, "joins"): _JOIN,
     (exp.Select, "laterals"): ("LATERAL is not taken", None),
-    (exp.Select, "windows"): ("window functions are not taken yet", None),
-    (exp.Select, "qualify"): ("QUALIFY is not taken yet", None),
+    (exp.WindowSpec, "exclude"): ("EXCLUDE is not taken in a frame", None),
     (exp.Select, "cluster"): ("CLUSTER BY is not taken", _ORDERING),
     (exp.Select, "sort"): ("SORT BY is not taken", _ORDERING),
     (exp.Select, "distribute"): ("DISTRIBUTE BY is not taken", None),
@@ -104,10 +113,6 @@ _REASONS: dict[tuple[Kind, str], tuple[str, str | None]] = {
     (exp.Column, "db"): _NO_SCHEMA,
     (exp.Table, "version"): ("AS OF in a query is not taken", None),
     (exp.With, "recursive"): ("recursive queries are not taken", None),
-    (exp.Group, "all"): ("GROUP BY ALL is not taken", "Name the columns"),
-    (exp.Group, "rollup"): _GROUPS,
-    (exp.Group, "cube"): _GROUPS,
-    (exp.Group, "grouping_sets"): _GROUPS,
     (exp.Distinct, "on"): ("DISTINCT ON is not taken yet", "Use GROUP BY with MIN or MAX"),
     (exp.Star, "except_"): ("* EXCEPT is not taken", "Name the columns"),
     (exp.Star, "replace"): ("* REPLACE is not taken", "Name the columns"),

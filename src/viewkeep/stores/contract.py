@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from viewkeep.codec.keys import prefix_end
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.rows import RowCodec
 
@@ -119,6 +120,15 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class Found:
+    """Rows found by the prefixes of their keys: which prefix, the key, the row."""
+
+    places: list[int]
+    keys: list[bytes]
+    rows: list[bytes]
+
+
+@dataclass(frozen=True)
 class StateWrite:
     """New rows of one state table; a row of None deletes its key. Keys are distinct."""
 
@@ -128,13 +138,24 @@ class StateWrite:
 
 
 @dataclass(frozen=True)
+class TableSize:
+    """Rows of a state table, deleted ones that are not swept yet among them, and their bytes."""
+
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: TableSize) -> TableSize:
+        return TableSize(self.rows + other.rows, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Bytes on disk and operations kept, as `status` shows them."""
 
     base_bytes: int
     state_bytes: int
     log_operations: tuple[int, ...]  # per node, still kept
-    rows: Mapping[int, int] = field(default_factory=dict)
+    tables: Mapping[int, TableSize] = field(default_factory=dict)  # state tables by number
 
 
 class Store(ABC):
@@ -240,6 +261,44 @@ class Store(ABC):
     ) -> Chunk:
         """Up to `limit` rows of one shard with start <= key < stop, as of epoch `at`, in key order
         (or backwards from the end of the range)."""
+
+    def state_find(
+        self,
+        shard: int,
+        table: int,
+        prefixes: Sequence[bytes],
+        at: int | None,
+        *,
+        limits: Sequence[int] | None = None,
+        size: int = 20_000,
+    ) -> Iterator[Found]:
+        """The rows whose keys start with each of the prefixes, as of epoch `at`.
+
+        In batches of at most `size` rows, in the order of the prefixes, and of keys within one.
+        With `limits`, at most so many of each prefix. Stores may have a faster way.
+        """
+        places, keys, rows = list[int](), list[bytes](), list[bytes]()
+        for place, prefix in enumerate(prefixes):
+            start, left = prefix, None if limits is None else limits[place]
+            more = left != 0
+            while more:
+                limit = size - len(rows) if left is None else min(size - len(rows), left)
+                chunk = self.state_scan(
+                    shard, table, start=start, stop=prefix_end(prefix), limit=limit, at=at
+                )
+                places += [place] * len(chunk.rows)
+                keys += chunk.keys
+                rows += chunk.rows
+                if left is not None:
+                    left -= len(chunk.rows)
+                more = chunk.more and left != 0
+                if more:
+                    start = chunk.keys[-1] + b"\0"
+                if len(rows) >= size:
+                    yield Found(places, keys, rows)
+                    places, keys, rows = [], [], []
+        if rows:
+            yield Found(places, keys, rows)
 
     @abstractmethod
     def state_apply(

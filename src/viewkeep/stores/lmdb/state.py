@@ -6,24 +6,27 @@ the writes of an epoch again changes nothing; an epoch older than the shard's is
     rows   table u32 · key                  -> version list (`codec.versions`)
     sweep  epoch u64 · table u32 · key      -> empty: the row was deleted at that epoch
     info   "shard"                          -> latest epoch seen u64 · horizon u64
+           "size" · table u32               -> rows i64 · bytes i64, with all their versions
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from viewkeep.codec import versions
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
-from viewkeep.stores.contract import Chunk, StateWrite
+from viewkeep.stores.contract import Chunk, Found, StateWrite, TableSize
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
 
 _INFO = struct.Struct("<QQ")
 _INFO_KEY = b"shard"
 _EPOCH = struct.Struct(">Q")
+_SIZE = struct.Struct("<qq")
+_SIZE_KEY = b"size"
 
 
 def get(
@@ -67,6 +70,46 @@ def scan(
     return Chunk([key[PREFIX:] for key, _ in taken], [row for _, row in taken], more)
 
 
+def find(
+    shard: Environment,
+    table: int,
+    prefixes: Sequence[bytes],
+    at: int | None,
+    limits: Sequence[int] | None,
+    size: int,
+) -> Iterator[Found]:
+    """The rows under each prefix as of epoch `at`: a transaction and a cursor for each batch."""
+    visible = versions.visible
+    head = table.to_bytes(PREFIX, "big")
+    place, taken, after = 0, 0, b""  # where to go on: a prefix, rows of it so far, the last key
+    while place < len(prefixes):
+        places, keys, rows = list[int](), list[bytes](), list[bytes]()
+        with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
+            _check_kept(shard, txn, at)
+            while place < len(prefixes) and len(rows) < size:
+                full = head + prefixes[place]
+                limit = size if limits is None else limits[place]
+                found = cursor.set_range(after + b"\0" if after else full)
+                while found and taken < limit and len(rows) < size:
+                    key, value = cursor.item()
+                    if not key.startswith(full):
+                        break
+                    row = visible(value, at)
+                    if row is not None:
+                        places.append(place)
+                        keys.append(key[PREFIX:])
+                        rows.append(row)
+                        taken += limits is not None
+                    after = key
+                    found = cursor.next()
+                else:
+                    if found and taken < limit:
+                        break  # the batch is full, and the prefix may have more
+                place, taken, after = place + 1, 0, b""
+        if rows:
+            yield Found(places, keys, rows)
+
+
 def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
     """Stamp these rows with `epoch` in one transaction."""
     if horizon >= epoch:
@@ -88,9 +131,9 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
             old = dict(cursor.getmulti(keys))
             # A row that never was needs no tombstone.
             changed = [key for key in keys if rows[key] is not None or key in old]
-            cursor.putmulti(
-                [(key, push(old.get(key), epoch, rows[key], horizon)) for key in changed]
-            )
+            made = [(key, push(old.get(key), epoch, rows[key], horizon)) for key in changed]
+            cursor.putmulti(made)
+        _resize(shard, txn, made, old)
         stamp = _EPOCH.pack(epoch)
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
             cursor.putmulti([(stamp + key, b"") for key in changed if rows[key] is None])
@@ -125,9 +168,55 @@ def sweep(shard: Environment, horizon: int, budget: int) -> bool:
                     and versions.newest_epoch(value) <= horizon
                 ):
                     txn.delete(key, db=rows)
+                    _add_size(shard, txn, key[:PREFIX], -1, -len(key) - len(value))
                 cursor.delete()
                 found = bool(cursor.key())
     return False
+
+
+def sizes(shard: Environment) -> dict[int, TableSize]:
+    """The rows and bytes of each state table."""
+    with shard.reading() as txn, txn.cursor(db=shard.dbs["info"]) as cursor:
+        start = len(_SIZE_KEY)
+        records = walk(cursor, _SIZE_KEY, _SIZE_KEY + b"\xff" * 5, False)
+        return {
+            int.from_bytes(key[start:], "big"): TableSize(*_SIZE.unpack(value))
+            for key, value in records
+        }
+
+
+def forget_size(shard: Environment, table: int) -> None:
+    """A state table is gone."""
+    with shard.writing() as txn:
+        txn.delete(_SIZE_KEY + table.to_bytes(PREFIX, "big"), db=shard.dbs["info"])
+
+
+def _resize(
+    shard: Environment,
+    txn: Transaction,
+    made: Sequence[tuple[bytes, bytes]],
+    old: Mapping[bytes, bytes],
+) -> None:
+    """Count what a write has changed. 0.3 us a row."""
+    gained: dict[bytes, list[int]] = {}
+    for key, value in made:
+        count = gained.get(key[:PREFIX])
+        if count is None:
+            count = gained[key[:PREFIX]] = [0, 0]
+        before = old.get(key)
+        if before is None:
+            count[0] += 1
+            count[1] += len(key) + len(value)
+        else:
+            count[1] += len(value) - len(before)
+    for table, (rows, size) in gained.items():
+        _add_size(shard, txn, table, rows, size)
+
+
+def _add_size(shard: Environment, txn: Transaction, table: bytes, rows: int, size: int) -> None:
+    record = txn.get(_SIZE_KEY + table, db=shard.dbs["info"])
+    held, whole = _SIZE.unpack(record) if record else (0, 0)
+    txn.put(_SIZE_KEY + table, _SIZE.pack(held + rows, whole + size), db=shard.dbs["info"])
 
 
 def _info(shard: Environment, txn: Transaction) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Law: closing one store does not disturb another of the same process; the environ
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from viewkeep.errors import StoreError
@@ -14,10 +14,12 @@ from viewkeep.stores.contract import (
     Capabilities,
     Chunk,
     Cut,
+    Found,
     LogBatch,
     Sizes,
     StateWrite,
     Store,
+    TableSize,
     TableWrite,
 )
 from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, state
@@ -138,6 +140,18 @@ class LmdbStore(Store):
     ) -> Chunk:
         return state.scan(self._database.shards[shard], table, start, stop, limit, at, reverse)
 
+    def state_find(
+        self,
+        shard: int,
+        table: int,
+        prefixes: Sequence[bytes],
+        at: int | None,
+        *,
+        limits: Sequence[int] | None = None,
+        size: int = 20_000,
+    ) -> Iterator[Found]:
+        return state.find(self._database.shards[shard], table, prefixes, at, limits, size)
+
     def state_apply(
         self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]
     ) -> None:
@@ -148,7 +162,11 @@ class LmdbStore(Store):
         return state.sweep(self._database.shards[shard], horizon, budget)
 
     def state_drop(self, shard: int, table: int, budget: int = 10_000) -> bool:
-        return ranges.drop_rows(self._database.shards[shard], table, budget)[1]
+        environment = self._database.shards[shard]
+        more = ranges.drop_rows(environment, table, budget)[1]
+        if not more:
+            state.forget_size(environment, table)
+        return more
 
     # -- meta side ---------------------------------------------------------------------------
 
@@ -169,9 +187,19 @@ class LmdbStore(Store):
             base_bytes=sum(node.used_bytes for node in database.nodes),
             state_bytes=sum(shard.used_bytes for shard in database.shards),
             log_operations=tuple(log.kept_operations(node) for node in database.nodes),
+            tables=_added(state.sizes(shard) for shard in database.shards),
         )
 
     def close(self) -> None:
         database, self._open_database = self._open_database, None
         if database is not None:
             database.close()
+
+
+def _added(shards: Iterable[Mapping[int, TableSize]]) -> dict[int, TableSize]:
+    """The sizes of tables over all shards."""
+    found: dict[int, TableSize] = {}
+    for sizes in shards:
+        for table, size in sizes.items():
+            found[table] = found.get(table, TableSize()) + size
+    return found

@@ -1,0 +1,90 @@
+"""Rows of an arrangement by group: read as of the epoch before, put in order, and compared.
+
+TOP-K and windows look at a group's rows before and after its changes. Law: the order is that of the
+arrangement's key, by value, so it is the same whether rows come from state or from a delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from viewkeep.codec.keys import KEPT
+from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.engine.state import ShardState
+from viewkeep.plan.program import Operator
+
+GROUP = "#group"  # the bytes of a row's group
+
+
+def grouped(operator: Operator, delta: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the bytes of their group."""
+    port = operator.ports[0]
+    groups = port.table.groups([delta[name] for name in port.group], delta.height)
+    return delta.with_columns(pl.Series(GROUP, groups, pl.Binary))
+
+
+def rows_of_groups(
+    operator: Operator,
+    state: ShardState,
+    groups: Sequence[bytes],
+    limits: Sequence[int] | None = None,
+) -> pl.DataFrame:
+    """The rows of some groups, or at least the first so many of each, with group and key."""
+    table = operator.ports[0].table
+    keys, rows, owners = list[bytes](), list[bytes](), list[bytes]()
+    if table.unique_groups:
+        for group, row in zip(groups, state.lookup(table, list(groups)), strict=True):
+            if row is not None:
+                keys.append(group)
+                rows.append(row)
+                owners.append(group)
+    else:
+        prefixes = [table.prefix(group) for group in groups]
+        for batch in state.find(table, prefixes, limits):
+            keys += batch.keys
+            rows += batch.rows
+            owners += [groups[place] for place in batch.places]
+        if limits is not None and any(is_cut(key) for key in keys):
+            return rows_of_groups(operator, state, groups)
+    return framed(operator, keys, rows, owners)
+
+
+def is_cut(key: bytes) -> bool:
+    """Whether a key was cut: such keys are not in the order of their values among themselves."""
+    return len(key) > KEPT
+
+
+def framed(
+    operator: Operator, keys: list[bytes], rows: list[bytes], owners: list[bytes]
+) -> pl.DataFrame:
+    """Rows of the arrangement as a frame, with their keys and groups."""
+    port = operator.ports[0]
+    frame = port.table.row_codec.decode(rows, [column.name for column in port.columns])
+    return frame.hstack([pl.Series(KEY, keys, pl.Binary), pl.Series(GROUP, owners, pl.Binary)])
+
+
+def changed(rows: pl.DataFrame, delta: pl.DataFrame) -> pl.DataFrame:
+    """The rows after a delta of them."""
+    kept = rows.join(delta.filter(pl.col(WEIGHT) < 0).select(KEY), on=KEY, how="anti")
+    return pl.concat([kept, delta.filter(pl.col(WEIGHT) > 0).select(rows.columns)])
+
+
+def in_order(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows by group, and within one in the order of the arrangement."""
+    parts = operator.ports[0].table.key
+    names = [GROUP, *(part.name for part in parts)]
+    down = [False, *(part.descending for part in parts)]
+    # As keys are: NULLs come first going up and last going down.
+    return rows.sort(names, descending=down, nulls_last=down)
+
+
+def differences(
+    before: pl.DataFrame, after: pl.DataFrame, names: Sequence[str]
+) -> Iterator[pl.DataFrame]:
+    """The rows that went and those that came, of two results whose rows have keys."""
+    before, after = before.select(*names, KEY), after.select(*names, KEY)
+    same = [*names, KEY]
+    yield weighted(before.join(after, on=same, how="anti", nulls_equal=True), -1)
+    yield weighted(after.join(before, on=same, how="anti", nulls_equal=True), +1)

@@ -1,0 +1,204 @@
+"""REVERSE-JOIN on one shard: what the changes of two arrangements do to their join.
+
+Law, with L and R the sides at the epoch before and d their changes:
+
+    d(L join R) = dL join R + L join dR + dL join dR
+    d(L semi R) = dL where R has a partner after + L where that changed
+    d(L anti R) = dL where R has none after      + L where that changed
+    d(L left R) = d(L join R) + d(L anti R) with NULLs
+
+Each term reads the partners of changed rows alone, by the prefix of their group. A row of the
+result has the key of its left row. A group of many partners comes in batches, so the memory in use
+is bounded by `ROWS_AT_ONCE` and not by the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.engine.state import ShardState
+from viewkeep.engine.steps import PLACE, run_steps
+from viewkeep.plan.nodes import Join
+from viewkeep.plan.program import Operator, Port
+
+GROUP = "#group"
+_OTHER = "#other"
+ROWS_AT_ONCE = 200_000
+
+
+def run_join(
+    operator: Operator, state: ShardState, left: pl.DataFrame | None, right: pl.DataFrame | None
+) -> Iterator[pl.DataFrame]:
+    """The changes of a join, given those of its sides (None: no changes)."""
+    node = operator.node
+    assert isinstance(node, Join)
+    sides = [_Side(port, state) for port in operator.ports]
+    ours = None if left is None or left.height == 0 else sides[0].grouped(left)
+    theirs = None if right is None or right.height == 0 else sides[1].grouped(right)
+    if node.shows_right:
+        yield from _inner(sides, ours, theirs)
+    if node.kind != "inner":
+        for part in _existence(node, sides, ours, theirs):
+            yield _widened(node, part) if node.kind == "left" else part
+
+
+def join_rows(operator: Operator, state: ShardState, left: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The rows of a join at the epoch before that belong to some rows of its left side."""
+    node = operator.node
+    assert isinstance(node, Join)
+    sides = [_Side(port, state) for port in operator.ports]
+    ours = sides[0].grouped(left)
+    if node.shows_right:
+        yield from sides[1].matched(ours)
+    if node.kind != "inner":
+        there, _ = sides[1].present(ours[GROUP].unique(), None)
+        kept = pl.col(GROUP).is_in(there.implode())
+        part = ours.filter(kept if node.kind == "semi" else ~kept).drop(GROUP)
+        yield _widened(node, part) if node.kind == "left" else part
+
+
+class _Side:
+    """One side: its table as of the epoch before, and how its rows are grouped."""
+
+    def __init__(self, port: Port, state: ShardState):
+        self.port, self.table, self.state = port, port.table, state
+
+    def grouped(self, delta: pl.DataFrame) -> pl.DataFrame:
+        """The rows with the bytes of their group."""
+        columns = [delta[name] for name in self.port.group]
+        groups = self.table.groups(columns, delta.height)
+        return delta.with_columns(pl.Series(GROUP, groups, pl.Binary))
+
+    def partners(self, groups: list[bytes]) -> Iterator[pl.DataFrame]:
+        """The rows of these groups, in batches; `#place` says which group a row is of."""
+        if self.table.unique_groups:
+            for start in range(0, len(groups), ROWS_AT_ONCE):
+                some = groups[start : start + ROWS_AT_ONCE]
+                rows = self.state.lookup(self.table, some)
+                there = [i for i, row in enumerate(rows) if row is not None]
+                found = [row for row in rows if row is not None]
+                yield self._frame([start + i for i in there], [some[i] for i in there], found)
+            return
+        prefixes = [self.table.prefix(group) for group in groups]
+        for batch in self.state.find(self.table, prefixes):
+            yield self._frame(batch.places, batch.keys, batch.rows)
+
+    def matched(self, others: pl.DataFrame, mine_is_left: bool = False) -> Iterator[pl.DataFrame]:
+        """Rows of the other side with their partners here, weighted as the other side's rows."""
+        groups = others[GROUP].unique()
+        places = pl.DataFrame([groups, pl.int_range(len(groups), eager=True).alias(PLACE)])
+        placed = others.join(places, on=GROUP).drop(GROUP)
+        # The key of the result is that of the left row.
+        placed = placed.drop(KEY) if mine_is_left else placed
+        for batch in self.partners(groups.to_list()):
+            mine = batch if mine_is_left else batch.drop(KEY)
+            for part in _pairs(placed, mine, PLACE):
+                yield part.drop(PLACE)
+
+    def present(
+        self, groups: pl.Series, changes: pl.DataFrame | None
+    ) -> tuple[pl.Series, pl.Series]:
+        """Of these groups those that had rows before the changes of this side, and have after."""
+        sought: list[bytes] = groups.to_list()
+        gone: dict[bytes, set[bytes]] = {}
+        come: set[bytes] = set()
+        if changes is not None:
+            # An update of a row is one of each weight: it stays.
+            net = changes.group_by(GROUP, KEY).agg(pl.col(WEIGHT).sum())
+            come = set(net.filter(pl.col(WEIGHT) > 0)[GROUP].to_list())
+            for group, key in net.filter(pl.col(WEIGHT) < 0).select(GROUP, KEY).iter_rows():
+                gone.setdefault(group, set()).add(key)
+        before, stays = set[bytes](), set[bytes]()
+        for group, key in self._first_keys(sought, gone):
+            before.add(group)
+            if key not in gone.get(group, ()):
+                stays.add(group)
+        after = stays | come
+        return (
+            pl.Series(GROUP, [g for g in sought if g in before], pl.Binary),
+            pl.Series(GROUP, [g for g in sought if g in after], pl.Binary),
+        )
+
+    def _first_keys(
+        self, groups: list[bytes], gone: dict[bytes, set[bytes]]
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The first keys of each group: one more than go."""
+        if self.table.unique_groups:
+            for frame in self.partners(groups):
+                for place, key in frame.select(PLACE, KEY).iter_rows():
+                    yield groups[place], key
+            return
+        prefixes = [self.table.prefix(group) for group in groups]
+        limits = [1 + len(gone.get(group, ())) for group in groups]
+        for batch in self.state.find(self.table, prefixes, limits):
+            for place, key in zip(batch.places, batch.keys, strict=True):
+                yield groups[place], key
+
+    def _frame(self, places: list[int], keys: list[bytes], rows: list[bytes]) -> pl.DataFrame:
+        needed, steps = self.port.narrowed
+        names = [column.name for column in self.table.columns if column.name in needed]
+        frame = self.table.row_codec.decode(rows, names) if names else pl.DataFrame()
+        frame = frame.hstack([pl.Series(PLACE, places, pl.Int64), pl.Series(KEY, keys, pl.Binary)])
+        return run_steps(steps, frame)
+
+
+def _inner(
+    sides: list[_Side], ours: pl.DataFrame | None, theirs: pl.DataFrame | None
+) -> Iterator[pl.DataFrame]:
+    if ours is not None:
+        yield from sides[1].matched(ours)
+    if theirs is not None:
+        yield from sides[0].matched(theirs, mine_is_left=True)
+    if ours is not None and theirs is not None:
+        others = theirs.drop(KEY).rename({WEIGHT: _OTHER})
+        for part in _pairs(ours, others, GROUP):
+            product = pl.col(WEIGHT) * pl.col(_OTHER)
+            yield part.with_columns(product.alias(WEIGHT)).drop(_OTHER, GROUP)
+
+
+def _existence(
+    node: Join, sides: list[_Side], ours: pl.DataFrame | None, theirs: pl.DataFrame | None
+) -> Iterator[pl.DataFrame]:
+    """The changes of left rows that have (semi), or have not (left, anti), a partner."""
+    touched = [frame[GROUP] for frame in (ours, theirs) if frame is not None]
+    if not touched:
+        return
+    before, after = sides[1].present(pl.concat(touched).unique(), theirs)
+    wanted = node.kind == "semi"
+    if ours is not None:
+        has = pl.col(GROUP).is_in(after.implode())
+        yield ours.filter(has if wanted else ~has).drop(GROUP)
+    if theirs is None:
+        return
+    for groups, shown in (
+        (after.filter(~after.is_in(before.implode())), wanted),
+        (before.filter(~before.is_in(after.implode())), not wanted),
+    ):
+        for batch in sides[0].partners(groups.to_list()):
+            yield weighted(batch.drop(PLACE), 1 if shown else -1)
+
+
+def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
+    """Left rows with NULLs for the right side's columns."""
+    return rows.with_columns(
+        pl.lit(None, column.type.polars).alias(column.name) for column in node.right.columns
+    )
+
+
+def _pairs(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
+    """The join of two frames, in pieces of about `ROWS_AT_ONCE` rows."""
+    counts = one.group_by(on).len("#a").join(other.group_by(on).len("#b"), on=on)
+    total = int((counts["#a"].cast(pl.Int64) * counts["#b"].cast(pl.Int64)).sum())
+    if total == 0:
+        return
+    pieces = -(-total // ROWS_AT_ONCE)
+    step = max(1, -(-other.height // pieces))
+    for start in range(0, other.height, step):
+        slice_ = other.slice(start, step)
+        inner = max(1, -(-one.height * slice_.height // ROWS_AT_ONCE)) if step == 1 else 1
+        width = max(1, -(-one.height // inner))
+        for begin in range(0, one.height, width):
+            yield one.slice(begin, width).join(slice_, on=on)

@@ -1,0 +1,144 @@
+"""The ordered tables of an Aggregate on one shard: what an epoch does to their values.
+
+Law: a table holds exactly the values that some row of a live group has, under (group, values), with
+how many rows have them. The cost of an epoch is that of its changes: changed values are read by
+key, and an extreme that went is replaced by one seek, however large the group is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from viewkeep.codec.keys import KEPT, KeyCodec, bounded, group_prefix, prefix_end
+from viewkeep.delta import KEY, WEIGHT
+from viewkeep.engine.state import ShardState
+from viewkeep.errors import PipelineError
+from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
+from viewkeep.plan.program import StateTable
+
+GAIN = "#gain"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an epoch does to the values of one ordered table in the changed groups.
+
+    `rows` has a row per changed value: its group's position, its values, how many rows have it
+    afterwards (TIMES), how many more than before (GAIN), whether it appeared (WEIGHT +1), stayed
+    (0) or left (-1), and its key.
+    """
+
+    state: ShardState
+    table: StateTable
+    order: Ordered
+    rows: pl.DataFrame
+    prefixes: list[bytes]  # of each changed group's values
+
+    @cached_property
+    def moved(self) -> pl.DataFrame:
+        """The values that appeared or left."""
+        return self.rows.filter(pl.col(WEIGHT) != 0)
+
+    @cached_property
+    def dead(self) -> frozenset[bytes]:
+        """The keys of the values that left."""
+        return frozenset(self.rows.filter(pl.col(WEIGHT) < 0)[KEY].to_list())
+
+    def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
+        """The keys of values of these groups."""
+        suffixes = value_codec(self.table, self.order).encode([values[n] for n in self.order.names])
+        return [bounded(self.prefixes[g] + s) for g, s in zip(groups, suffixes, strict=True)]
+
+    def scan(
+        self, group: int, start: bytes, stop: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and rows of a group as they were, chunk by chunk; few if few are asked for."""
+        prefix, limit = self.prefixes[group], 8
+        start, stop = max(start, prefix), prefix_end(prefix) if stop is None else stop
+        while True:
+            chunk = self.state.scan(
+                self.table, start=start, stop=stop, limit=limit, reverse=reverse
+            )
+            yield from zip(chunk.keys, chunk.rows, strict=True)
+            if not chunk.more:
+                return
+            if reverse:
+                stop = chunk.keys[-1]
+            else:
+                start = chunk.keys[-1] + b"\0"
+            limit = min(limit * 4, 4096)
+
+
+def value_codec(table: StateTable, order: Ordered) -> KeyCodec:
+    """Encodes the values: the end of the table's key."""
+    count = len(order.exprs)
+    return KeyCodec(table.key_codec.types[-count:], order.descending)
+
+
+def advance_values(
+    state: ShardState, table: StateTable, order: Ordered, groups: pl.DataFrame, gain: pl.DataFrame
+) -> Changes:
+    """Add the gains of values to their table; `groups` are the changed groups, by position."""
+    prefixes = [group_prefix(key) for key in groups[KEY].to_list()]
+    numbered = groups.select(KEY).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
+    gain = gain.filter(pl.col(TIMES) != 0).join(numbered, on=KEY, how="inner")
+    changes = Changes(state, table, order, gain, prefixes)
+    keys = changes.keys(gain[GROUP].to_list(), gain)
+    before = state.frame(table, state.lookup(table, keys))[TIMES].fill_null(0)
+    after = (before + gain[TIMES]).alias(TIMES)
+    if (after < 0).any():
+        raise PipelineError(f"one of the {table.purpose} is removed more often than it was added")
+    encoded = table.row_codec.encode(gain.with_columns(after))
+    alive = (after > 0).to_list()
+    state.stage(
+        table, keys, [row if lives else None for row, lives in zip(encoded, alive, strict=True)]
+    )
+    rows = gain.select(GROUP, *order.names, pl.col(TIMES).alias(GAIN)).with_columns(
+        after,
+        ((after > 0).cast(pl.Int64) - (before > 0).cast(pl.Int64)).alias(WEIGHT),
+        pl.Series(KEY, keys, pl.Binary),
+    )
+    return Changes(state, table, order, rows, prefixes)
+
+
+def extremes(changes: Changes, old: pl.DataFrame, largest: bool) -> pl.DataFrame:
+    """The first or last values per changed group: among the old, new ones, and those sought.
+
+    `old` has them as they were, NULL in the first where there were none.
+    """
+    names = changes.order.names
+    numbered = old.select(names).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
+    present = numbered.filter(pl.col(VALUE).is_not_null())
+    keys = changes.keys(present[GROUP].to_list(), present)
+    gone = pl.Series([key in changes.dead for key in keys], dtype=pl.Boolean)
+    lost: list[int] = present.filter(gone)[GROUP].to_list()
+    sought = [(group, row) for group in lost for row in _seek(changes, group, largest)]
+    found = changes.table.row_codec.decode([row for _, row in sought]).select(names)
+    candidates = [
+        changes.rows.filter(pl.col(WEIGHT) > 0).select(GROUP, *names),
+        present.filter(~gone),
+        found.insert_column(0, pl.Series(GROUP, [group for group, _ in sought], pl.Int64)),
+    ]
+    return best(pl.concat(candidates), changes.order, old.height, largest)
+
+
+def _seek(changes: Changes, group: int, largest: bool) -> Iterator[bytes]:
+    """The row of a group's first (last) values that this epoch leaves, or several to choose from.
+
+    Keys that were cut are in the order of their digests, and other long keys lie among them: all
+    that agree on their kept bytes are candidates.
+    """
+    kept: bytes | None = None
+    for key, row in changes.scan(group, b"", None, reverse=largest):
+        if kept is not None and key[:KEPT] != kept:
+            return
+        if key in changes.dead:
+            continue
+        yield row
+        if len(key) <= KEPT:
+            return
+        kept = key[:KEPT]

@@ -1,0 +1,86 @@
+"""WINDOW on one shard: what changes do to values that depend on the rows around a row.
+
+Law: a value is computed from the rows of its frame alone. Where every frame of a window is bounded,
+only the neighbourhood of each changed row is read, so the cost does not grow with the partition;
+otherwise the changed partitions are read whole. Rows whose value stays give no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from viewkeep.codec.keys import prefix_end
+from viewkeep.delta import KEY, weighted
+from viewkeep.engine.groups import (
+    GROUP,
+    changed,
+    differences,
+    framed,
+    grouped,
+    in_order,
+    is_cut,
+    rows_of_groups,
+)
+from viewkeep.engine.state import ShardState
+from viewkeep.ops.window import reach, window_columns
+from viewkeep.plan.nodes import Window
+from viewkeep.plan.program import Operator
+
+
+def run_window(
+    operator: Operator, state: ShardState, delta: pl.DataFrame
+) -> Iterator[pl.DataFrame]:
+    """The changes of the rows with their values, given those of the rows."""
+    delta = grouped(operator, delta)
+    old = _neighbours(operator, state, delta)
+    if old is None:
+        old = rows_of_groups(operator, state, delta[GROUP].unique().to_list())
+    before, after = _valued(operator, old), _valued(operator, changed(old, delta))
+    yield from differences(before, after, [column.name for column in operator.node.columns])
+
+
+def window_rows(
+    operator: Operator, state: ShardState, rows: pl.DataFrame
+) -> Iterator[pl.DataFrame]:
+    """The rows of the result at the epoch before that are among these."""
+    groups = grouped(operator, rows)[GROUP].unique().to_list()
+    valued = _valued(operator, rows_of_groups(operator, state, groups))
+    yield weighted(valued.drop(GROUP).join(rows.select(KEY), on=KEY, how="semi"), 1)
+
+
+def _valued(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
+    node = operator.node
+    assert isinstance(node, Window)
+    rows = in_order(operator, rows)
+    return rows.hstack(window_columns(rows, [GROUP], node.order, node.calls))
+
+
+def _neighbours(operator: Operator, state: ShardState, delta: pl.DataFrame) -> pl.DataFrame | None:
+    """The rows around each changed row whose values may change, and those that these depend on.
+
+    None if they cannot be told by their number. Two neighbourhoods may touch in the result that lie
+    apart in the partition. The rows at such a seam get values that are wrong, but the same before
+    and after the changes, since every change lies further away than a value reads; so they give no
+    difference.
+    """
+    node, table = operator.node, operator.ports[0].table
+    assert isinstance(node, Window)
+    before, after = reach(node.calls)
+    if before is None or after is None:
+        return None
+    found: dict[bytes, tuple[bytes, bytes]] = {}  # key -> row, group
+    counts = dict(delta.group_by(GROUP).len().iter_rows())
+    for group, key in delta.select(GROUP, KEY).unique().iter_rows():
+        prefix, width = table.prefix(group), before + after + counts[group]
+        back = state.scan(table, start=prefix, stop=key, limit=width, reverse=True)
+        stop = prefix_end(prefix)
+        onward = state.scan(table, start=key, stop=stop, limit=width + 1)
+        for chunk in (back, onward):
+            if any(is_cut(one) for one in chunk.keys):
+                return None
+            rows = zip(chunk.keys, chunk.rows, strict=True)
+            found.update((one, (row, group)) for one, row in rows)
+    rows_, owners = [row for row, _ in found.values()], [group for _, group in found.values()]
+    return framed(operator, list(found), rows_, owners)

@@ -1,0 +1,163 @@
+"""Variances, covariances and correlations from exact sums of products.
+
+Law: with n rows, n * sum(xy) - sum(x) * sum(y) is n * n times the covariance. Each product is added
+as two doubles whose sum it is exactly (Dekker), and sums are pairs, so about 32 digits are right:
+deviations a hundred million times smaller than the mean keep all digits of a double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from viewkeep.delta import WEIGHT
+from viewkeep.expr import Expr
+from viewkeep.ops.pairs import advance_pair, with_pair
+from viewkeep.ops.totals import Linear, Total, plus
+from viewkeep.types import BIGINT, DOUBLE, Column
+
+Doubles: TypeAlias = NDArray[np.float64]
+_Number = TypeVar("_Number", pl.Expr, Doubles)
+
+MOMENTS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr")
+_HUGE = 2.0**400  # products of larger numbers, summed and squared, could leave the range
+_SPLITTER = 2.0**27 + 1  # halves the digits of a double
+_NOISE = 2.0**-90  # of the terms that it is a difference of, a smaller one is their rounding
+
+
+@dataclass(frozen=True)
+class Product(Linear):
+    """The sum of products of two DOUBLE arguments, over rows where both are of moderate size.
+
+    `count` says of how many rows; rows with a NULL, NaN, infinite or huge factor are left out.
+    """
+
+    left: Expr
+    right: Expr
+    distinct: bool
+
+    @property
+    def arguments(self) -> tuple[Expr, ...]:
+        return (self.left, self.right)
+
+    @property
+    def _text(self) -> str:
+        return f"({'distinct ' if self.distinct else ''}{self.left}, {self.right})"
+
+    @property
+    def count(self) -> str:
+        return f"#products{self._text}"
+
+    @property
+    def high(self) -> str:
+        return f"#product{self._text}"
+
+    @property
+    def low(self) -> str:
+        return f"#low product{self._text}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (Column(self.count, BIGINT), Column(self.high, DOUBLE), Column(self.low, DOUBLE))
+
+    def gained(self, *places: str) -> list[pl.Expr]:
+        left, right, weight = pl.col(places[0]), pl.col(places[-1]), pl.col(WEIGHT)
+        moderate = (left.abs() < _HUGE) & (right.abs() < _HUGE)  # NaN is larger than any number
+        product, rest = _exact(left, right)
+        return [
+            weight.filter(moderate).sum().alias(self.count),
+            (product * weight).filter(moderate).alias(self.high),
+            (rest * weight).filter(moderate).alias(self.low),
+        ]
+
+    def merged(self) -> list[pl.Expr]:
+        return [pl.col(self.count).sum(), pl.col(self.high), pl.col(self.low)]
+
+    def settled(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return with_pair(frame, self.high, self.low)
+
+    def advanced(self, old: pl.DataFrame, gain: pl.DataFrame) -> list[pl.Series]:
+        count = plus(old[self.count], gain[self.count])
+        return [count, *advance_pair(old, gain, count, self.high, self.low)]
+
+
+def moment(state: pl.DataFrame, function: str, totals: Sequence[Linear]) -> pl.Series:
+    """The values of one of MOMENTS, computed from its totals in `state`.
+
+    These are the totals of both arguments (which may be one), then their product, then for `corr`
+    the products of each with itself.
+    """
+    x, y, product, *squares = totals
+    assert isinstance(x, Total)
+    assert isinstance(y, Total)
+    assert isinstance(product, Product)
+    count = state[x.count].to_numpy().astype(np.float64)
+    with np.errstate(all="ignore"):
+        spread = _spread(state, x, y, product)
+        if function == "corr":
+            first, second = squares
+            assert isinstance(first, Product)
+            assert isinstance(second, Product)
+            widths = np.sqrt(_spread(state, x, x, first)) * np.sqrt(_spread(state, y, y, second))
+            made = spread / widths
+            missing = (count < 2) | (widths == 0)  # a division by zero is NULL
+        else:
+            sample = function.endswith("_samp")
+            made = spread / (count * (count - 1 if sample else count))
+            made = np.sqrt(made) if function.startswith("stddev") else made
+            missing = count < (2 if sample else 1)
+    return pl.Series(made).set(pl.Series(missing), None).cast(pl.Float64)
+
+
+def _spread(state: pl.DataFrame, x: Total, y: Total, product: Product) -> Doubles:
+    """n * sum(xy) - sum(x) * sum(y); NaN or infinite where a value was."""
+    count = state[x.count].to_numpy().astype(np.float64)
+    sums = [_pair(state, total.sum, total.low) for total in (x, y)]
+    high, low = _times(*_pair(state, product.high, product.low), count, np.zeros_like(count))
+    minus_high, minus_low = _times(*sums[0], *sums[1])
+    whole, rest = _plus(high, -minus_high)
+    made = whole + (rest + (low - minus_low))
+    made = np.where(np.abs(made) <= _NOISE * (np.abs(high) + np.abs(minus_high)), 0.0, made)
+    if product.left == product.right:
+        made = np.maximum(made, 0.0)
+    made = np.where(state[product.count].to_numpy() < state[x.count].to_numpy(), np.inf, made)
+    specials = np.zeros(len(count), np.bool_)
+    for total in (x, y):
+        for name in total.specials:
+            specials |= state[name].to_numpy() > 0
+    return np.where(specials, np.nan, made)
+
+
+def _pair(state: pl.DataFrame, high: str, low: str) -> tuple[Doubles, Doubles]:
+    return state[high].to_numpy().astype(np.float64), state[low].to_numpy().astype(np.float64)
+
+
+def _exact(left: _Number, right: _Number) -> tuple[_Number, _Number]:
+    """Dekker's product: the rounded product of two doubles, and what rounding took away."""
+    product = left * right
+    left_high = left * _SPLITTER - (left * _SPLITTER - left)
+    right_high = right * _SPLITTER - (right * _SPLITTER - right)
+    left_low, right_low = left - left_high, right - right_high
+    rest = left_high * right_high - product
+    rest = rest + left_high * right_low + left_low * right_high + left_low * right_low
+    return product, rest
+
+
+def _times(
+    a_high: Doubles, a_low: Doubles, b_high: Doubles, b_low: Doubles
+) -> tuple[Doubles, Doubles]:
+    """The product of two pairs as a pair."""
+    product, rest = _exact(a_high, b_high)
+    return _plus(product, rest + (a_high * b_low + a_low * b_high))
+
+
+def _plus(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Knuth's sum: the rounded sum of two doubles, and what rounding took away."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)

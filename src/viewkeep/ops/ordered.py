@@ -1,0 +1,83 @@
+"""Values of a group's rows in an order, each with how many rows hold it: PRE-AGGREGATION.
+
+Law: what is kept is the multiset of the values, so it does not depend on the order in which rows
+came. NULL comes first going up and last going down; NaN is larger than any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from viewkeep.delta import WEIGHT
+from viewkeep.expr import Expr
+from viewkeep.types import BIGINT, Column
+
+VALUE = "#value"  # the first value of an ordered row; further ones are #value1, #value2 ...
+TIMES = "#times"  # how many rows of the group hold it
+GROUP = "#group"  # a group's position in the frame of changed groups
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Expressions whose values are kept in order; rows with a NULL in `needed` are left out."""
+
+    exprs: tuple[Expr, ...]
+    descending: tuple[bool, ...]
+    needed: tuple[bool, ...]
+
+    @property
+    def text(self) -> str:
+        """Tells it apart from others of an Aggregate; MIN's is its argument's."""
+        words = []
+        for expr, descending, needed in zip(self.exprs, self.descending, self.needed, strict=True):
+            words.append(f"{expr}{' desc' if descending else ''}{'' if needed else ' or null'}")
+        return ", ".join(words)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the values."""
+        return (VALUE, *(f"{VALUE}{i}" for i in range(1, len(self.exprs))))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """What its table keeps after the group's key."""
+        pairs = zip(self.names, self.exprs, strict=True)
+        return (*(Column(name, expr.type) for name, expr in pairs), Column(TIMES, BIGINT))
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        return {column.name: column.type.polars for column in self.columns}
+
+
+def counted(
+    rows: pl.DataFrame, by: Sequence[str], order: Ordered, places: Sequence[str]
+) -> pl.DataFrame:
+    """The gain of each value in each group of `by`; the values are in the columns `places`."""
+    for place, needed in zip(places, order.needed, strict=True):
+        if needed:
+            rows = rows.filter(pl.col(place).is_not_null())
+    named = [pl.col(place).alias(name) for place, name in zip(places, order.names, strict=True)]
+    return rows.group_by(*by, *named).agg(pl.col(WEIGHT).sum().alias(TIMES))
+
+
+def in_order(values: pl.DataFrame, order: Ordered) -> pl.DataFrame:
+    """Values of groups, sorted by group and then as the order says."""
+    down = [False, *order.descending]
+    return values.sort(GROUP, *order.names, descending=down, nulls_last=down)
+
+
+def best(candidates: pl.DataFrame, order: Ordered, groups: int, largest: bool) -> pl.DataFrame:
+    """The first (or last) candidate of each group in order; NULLs where there is none."""
+    ranked = in_order(candidates.select(GROUP, *order.names), order)
+    chosen = ranked.unique(GROUP, keep="last" if largest else "first", maintain_order=True)
+    return every_group(chosen, groups).drop(GROUP)
+
+
+def every_group(rows: pl.DataFrame, groups: int) -> pl.DataFrame:
+    """Rows of some groups as rows of all of them in order, NULL where a group had none."""
+    every = pl.DataFrame({GROUP: pl.int_range(groups, dtype=pl.Int64, eager=True)})
+    return every.join(rows, on=GROUP, how="left", maintain_order="left")

@@ -1,0 +1,137 @@
+"""What joins, TOP-K and windows read: arrangements of their inputs, grouped by what they match on.
+
+REVERSE-JOIN is an Arrange of each side under (match columns, row key): the partners of a row are
+one prefix. Where a side is an Aggregate whose keys are the match columns, its group rows are that
+arrangement already, so PRE-AGGREGATION and REVERSE-JOIN are one state table. Law: both sides of a
+join are grouped by values of the same types in the same order, so partners lie on one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from viewkeep.expr import Call, Expr, Ref
+from viewkeep.plan.nodes import (
+    Aggregate,
+    Arrange,
+    Filter,
+    Join,
+    KeyPart,
+    Named,
+    Node,
+    Project,
+    TopK,
+    Window,
+)
+from viewkeep.types import BOOLEAN
+
+
+@dataclass(frozen=True)
+class Side:
+    """An input of a reader: the operator whose table is read, and steps for each row read.
+
+    `group` names the columns, after the steps, that rows are found by.
+    """
+
+    node: Aggregate | Arrange
+    steps: tuple[Filter | Project, ...]
+    group: tuple[str, ...]
+
+
+def arrangements(node: Join | TopK | Window) -> tuple[Side, ...]:
+    """The inputs of a reader: two of a join, else one."""
+    if isinstance(node, Join):
+        return _sides(node)
+    order = [KeyPart(name) for name in node.partition]
+    order += [part for part in node.order if part.name not in node.partition]
+    order += [KeyPart(n) for n in node.input.row_key if n not in {part.name for part in order}]
+    first = {part.name: part for part in reversed(order)}
+    key = tuple(first[name] for name in dict.fromkeys(part.name for part in order))
+    kept = tuple(sorted(column.name for column in node.input.columns))
+    return (Side(Arrange(node.input, key, kept, len(node.partition)), (), node.partition),)
+
+
+def strip(node: Node) -> tuple[Node, tuple[Filter | Project, ...]]:
+    """The node below a node's stateless steps, and those steps in running order."""
+    steps: list[Filter | Project] = []
+    while isinstance(node, Filter | Project):
+        steps.append(node)
+        node = node.input
+    return node, tuple(reversed(steps))
+
+
+def traced(names: Sequence[str], steps: Sequence[Filter | Project]) -> tuple[str, ...] | None:
+    """The columns before the steps that these columns are copies of; None if one is computed."""
+    found = tuple(names)
+    for step in reversed(steps):
+        if isinstance(step, Project):
+            copies = {o.name: o.expr.name for o in step.outputs if isinstance(o.expr, Ref)}
+            if not copies.keys() >= set(found):
+                return None
+            found = tuple(copies[name] for name in found)
+    return found
+
+
+def _sides(node: Join) -> tuple[Side, Side]:
+    ours, theirs = ([m.left for m in node.on], [m.right for m in node.on])
+    same = list(range(len(node.on)))
+    orders = [_merged(node.left, ours), _merged(node.right, theirs)]
+    order = next((found for found in reversed(orders) if found is not None), same)
+    on = [node.on[place] for place in order]
+    without_nulls = [node.kind in ("inner", "semi"), True]
+    made = []
+    for place, side in enumerate((node.left, node.right)):
+        exprs = [match.left if place == 0 else match.right for match in on]
+        nulls_out = [m for m in on if not m.null_safe] if without_nulls[place] else []
+        dropped = [match.left if place == 0 else match.right for match in nulls_out]
+        if orders[place] == order and node.on:
+            made.append(_as_it_is(side, exprs, dropped))
+        else:
+            made.append(_arranged(side, exprs, dropped))
+    return made[0], made[1]
+
+
+def _merged(side: Node, exprs: Sequence[Expr]) -> list[int] | None:
+    """In which order the matches are the keys of the Aggregate that a side is; None if not."""
+    below, steps = strip(side)
+    if not isinstance(below, Aggregate) or not all(isinstance(expr, Ref) for expr in exprs):
+        return None
+    columns = traced([str(expr) for expr in exprs], steps)
+    if columns is None or sorted(columns) != sorted(below.row_key) or not columns:
+        return None
+    return [columns.index(name) for name in below.row_key]
+
+
+def _as_it_is(side: Node, exprs: Sequence[Expr], dropped: Sequence[Expr]) -> Side:
+    """A side whose Aggregate is grouped by the matches."""
+    filtered = _without_nulls(side, dropped)
+    below, steps = strip(filtered)
+    assert isinstance(below, Aggregate)
+    return Side(below, steps, tuple(str(expr) for expr in exprs))
+
+
+def _arranged(side: Node, exprs: Sequence[Expr], dropped: Sequence[Expr]) -> Side:
+    columns = {column.name: Ref(column.name, column.type) for column in side.columns}
+    outputs = dict[str, Expr](columns)
+    group: list[str] = []
+    for expr in exprs:
+        name = str(expr)
+        if not isinstance(expr, Ref) or name in group:
+            while name in outputs:
+                name += "'"
+            outputs[name] = expr
+        group.append(name)
+    below = _without_nulls(side, dropped)
+    if len(outputs) > len(columns):
+        below = Project(below, tuple(Named(name, outputs[name]) for name in sorted(outputs)))
+    key = [*group, *(name for name in side.row_key if name not in group)]
+    parts = tuple(KeyPart(name) for name in dict.fromkeys(key))
+    node = Arrange(below, parts, tuple(sorted(outputs)), len(group))
+    return Side(node, (), tuple(group))
+
+
+def _without_nulls(node: Node, exprs: Sequence[Expr]) -> Node:
+    for expr in sorted(exprs, key=str):
+        node = Filter(node, Call("is_not_null", (expr,), BOOLEAN))
+    return node

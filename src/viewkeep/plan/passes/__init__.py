@@ -1,0 +1,49 @@
+"""Passes: plan nodes to better plan nodes with the same rows, each in its own file.
+
+Law of each pass: the same rows, with at least the wanted columns, under their names. The row key
+may become another one, as unique as the old. Passes run in the order of `PASSES` until none
+changes anything, so queries that mean the same tend to become the same node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+from viewkeep.plan.nodes import Node
+from viewkeep.plan.passes.goal import Goal
+from viewkeep.plan.passes.merge_projects import merge_projects
+from viewkeep.plan.passes.order_joins import order_joins
+from viewkeep.plan.passes.prune_columns import prune_columns
+from viewkeep.plan.passes.push_filters import push_filters
+
+Pass: TypeAlias = Callable[[Node, Goal], Node]
+
+PASSES: tuple[Pass, ...] = (
+    merge_projects,
+    push_filters,
+    prune_columns,
+    order_joins,
+    push_filters,
+    prune_columns,
+    merge_projects,
+)
+
+# A later pass may give an earlier one something to do; this has not been seen more than twice.
+_MOST_ROUNDS = 5
+
+
+def optimise(node: Node, wanted: Collection[str], existing: Collection[str] = ()) -> Node:
+    """A plan with the same rows that has at least the `wanted` columns.
+
+    `existing` are the ids of joins that are kept already, for this or another view: where the order
+    of joins is free, these are preferred.
+    """
+    goal = Goal(frozenset(wanted), frozenset(existing))
+    for _ in range(_MOST_ROUNDS):
+        before = node.id
+        for change in PASSES:
+            node = change(node, goal)
+        if node.id == before:
+            break
+    return node

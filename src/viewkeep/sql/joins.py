@@ -1,0 +1,202 @@
+"""Joins on any condition, made of the joins that plans have: matches and nothing else.
+
+Law: `joined` gives the rows that SQL asks for, with the columns of both sides under their own
+names. A condition of one side is a Filter there where that means the same; what reads both sides
+and is no equation is checked over the inner join, whose rows are then the partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from viewkeep.expr import Call, Expr, Lit, Ref, references
+from viewkeep.plan.conditions import TRUE, conjunction, conjuncts, disjunction, rewritten
+from viewkeep.plan.nodes import Join, Match, Named, Node, Project, Union
+from viewkeep.sql.columns import filtered, unused
+from viewkeep.sql.outer import has_outer
+from viewkeep.types import INT, Column
+
+BRANCH = "#branch"
+
+
+def joined(kind: str, left: Node, right: Node, parts: Iterable[Expr]) -> Node:
+    """The join of two nodes, `inner`, `left`, `full`, `semi` or `anti`, on all of some conditions.
+
+    The names of both sides differ, and the conditions are over them.
+    """
+    parts = list(parts)
+    if kind == "full":
+        return _full(left, right, parts)
+    ours, theirs = names_of(left), names_of(right)
+    on: list[Match] = []
+    mixed: list[Expr] = []
+    of_left: list[Expr] = []
+    of_right: list[Expr] = []
+    for part in parts:
+        match, read = match_of(part, ours, theirs), set(references(part))
+        if match is not None:
+            on.append(match)
+        elif read and read <= theirs and (kind == "inner" or not has_outer(part)):
+            of_right.append(part)
+        elif read <= ours and (kind in ("inner", "semi") or not has_outer(part)):
+            of_left.append(part)
+        else:
+            mixed.append(part)
+    right = where(right, of_right)
+    if kind in ("inner", "semi"):
+        left = where(left, of_left)
+    else:
+        # A row of the left for which this is not true has no partner, but it stays.
+        on += [Match(part, TRUE) for part in of_left]
+    on.sort(key=str)
+    if kind == "inner":
+        return where(Join("inner", left, right, tuple(on)), mixed)
+    if mixed:
+        partners = where(Join("inner", left, right, tuple(on)), mixed)
+        right, on = _under_copies(left, right, partners, kind == "left")
+    return Join(kind, left, right, tuple(on))
+
+
+def match_of(part: Expr, ours: set[str], theirs: set[str]) -> Match | None:
+    """The match that a condition is, if it equates an expression of each side."""
+    if not isinstance(part, Call) or part.function not in ("eq", "null_safe_eq"):
+        return None
+    if has_outer(part):
+        return None
+    safe = part.function == "null_safe_eq"
+    first, second = part.args
+    one, other = set(references(first)), set(references(second))
+    if not one or not other:
+        return None
+    if one <= ours and other <= theirs:
+        return Match(first, second, safe)
+    if one <= theirs and other <= ours:
+        return Match(second, first, safe)
+    return None
+
+
+def where(node: Node, parts: Sequence[Expr]) -> Node:
+    """The rows for which conditions hold, chosen below a Project that only names columns."""
+    if not parts:
+        return node
+    condition = conjunction(parts)
+    if isinstance(node, Project):
+        meaning = {out.name: out.expr for out in node.outputs}
+        read = set(references(condition))
+        if all(isinstance(meaning[name], Ref) for name in read):
+            return Project(filtered(node.input, rewritten(condition, meaning)), node.outputs)
+    return filtered(node, condition)
+
+
+def conditions_of(expr: Expr) -> list[Expr]:
+    """The conditions of a conjunction, and those that all sides of an OR share."""
+    found: dict[Expr, None] = {}
+    for part in conjuncts(expr):
+        found[part] = None
+        if isinstance(part, Call) and part.function == "or":
+            first, *rest = (dict.fromkeys(conjuncts(side)) for side in part.args)
+            shared = [c for c in first if all(c in side for side in rest)]
+            found |= dict.fromkeys(shared)
+            if shared:
+                kept = [conjunction(c for c in conjuncts(s) if c not in shared) for s in part.args]
+                del found[part]
+                found[disjunction(kept)] = None
+    found.pop(TRUE, None)
+    return list(found)
+
+
+def inner_joined(units: Sequence[Node], parts: Sequence[Expr]) -> Node:
+    """The inner join of any number of nodes on conditions over them all, in an order that matches.
+
+    The next node is the first that an equation connects with those before, else the first.
+    """
+    left = list(units)
+    rest: list[Expr] = []
+    for part in parts:
+        read = set(references(part))
+        home = [i for i, unit in enumerate(left) if read and read <= names_of(unit)]
+        if home and not has_outer(part):
+            left[home[0]] = where(left[home[0]], [part])
+        else:
+            rest.append(part)
+    made = left.pop(0)
+    while left:
+        ours = names_of(made)
+        connected = [
+            i
+            for i, unit in enumerate(left)
+            if any(match_of(part, ours, names_of(unit)) for part in rest)
+        ]
+        following = left.pop(connected[0] if connected else 0)
+        within = ours | names_of(following)
+        ready = [part for part in rest if set(references(part)) <= within and references_any(part)]
+        rest = [part for part in rest if part not in ready]
+        made = joined("inner", made, following, ready)
+    return where(made, rest)
+
+
+def references_any(part: Expr) -> bool:
+    """Whether an expression reads any column."""
+    return next(references(part), None) is not None
+
+
+def names_of(node: Node) -> set[str]:
+    """The names of a node's columns."""
+    return {column.name for column in node.columns}
+
+
+def ref(column: Column) -> Ref:
+    """The value of a column of a node."""
+    return Ref(column.name, column.type)
+
+
+def refs(node: Node) -> dict[str, Ref]:
+    """The columns of a node by name."""
+    return {column.name: ref(column) for column in node.columns}
+
+
+def copied_key(node: Node, taken: Iterable[str]) -> dict[str, str]:
+    """Another name for each column of a node's row key, none of them taken."""
+    used, copies = set(taken), dict[str, str]()
+    for name in node.row_key:
+        copies[name] = unused(f"#{name}", used)
+        used.add(copies[name])
+    return copies
+
+
+def key_matches(node: Node, copies: dict[str, str]) -> list[Match]:
+    """Matches of a node's row key with copies of it."""
+    own = refs(node)
+    return [Match(own[k], Ref(copies[k], own[k].type), True) for k in node.row_key]
+
+
+def _under_copies(left: Node, right: Node, partners: Node, shows: bool) -> tuple[Node, list[Match]]:
+    """The pairs of an inner join as the right side of another join of the same left rows."""
+    copies = copied_key(left, names_of(left) | names_of(right))
+    own, theirs = refs(left), refs(right)
+    outputs = [Named(copies[k], own[k]) for k in left.row_key]
+    kept = theirs if shows else {k: theirs[k] for k in right.row_key}
+    outputs += [Named(name, expr) for name, expr in kept.items()]
+    if not outputs:  # one row at most on both sides
+        outputs.append(Named("#any", TRUE))
+    return Project(partners, tuple(outputs)), key_matches(left, copies)
+
+
+def _full(left: Node, right: Node, parts: list[Expr]) -> Node:
+    """The left join, and the rows of the right without a partner."""
+    branch = unused(BRANCH, names_of(left) | names_of(right))
+    ours, theirs = refs(left), refs(right)
+    both = joined("left", left, right, parts)
+    alone = joined("anti", right, left, parts)
+    # The copies of row keys that a join may have made are not rows of the right alone.
+    extra = {n: r for n, r in refs(both).items() if n not in ours and n not in theirs}
+    absent = {name: Lit(None, expr.type) for name, expr in (ours | extra).items()}
+
+    def side(node: Node, place: int, columns: dict[str, Expr]) -> Node:
+        outputs = [Named(branch, Lit(place, INT)), *(Named(n, e) for n, e in columns.items())]
+        return Project(node, tuple(sorted(outputs, key=lambda out: out.name)))
+
+    first = side(both, 0, {**ours, **theirs, **extra})
+    second = side(alone, 1, {**absent, **theirs})
+    key = (branch, *left.row_key, *right.row_key)
+    return Union((first, second), tuple(dict.fromkeys(key)))
