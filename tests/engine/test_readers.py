@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 
+from viewkeep.engine import join, parcels, state
 from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.engine.local import catch_up
 from viewkeep.expr import Call, Expr, Lit, Ref
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -251,12 +255,70 @@ def a_row(random: Random, table: str) -> dict[str, Any]:
     return row
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_readers_equal_recomputation(seed: int) -> None:
-    random = Random(seed)
+def chosen(seed: int) -> list[str]:
     names = list(NAMES)
-    random.shuffle(names)
+    Random(seed).shuffle(names)
+    return names
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_readers_equal_recomputation(seed: int) -> None:
+    names = chosen(seed)
     play(names[:6], names[3:9], seed)
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_in_the_smallest_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read, joined, combined and sent at once changes nothing."""
+    monkeypatch.setattr(join, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(parcels, "_COMBINE_AT", 1)
+    monkeypatch.setattr(parcels, "_SEND_AT", 2)
+    monkeypatch.setattr(state, "ROWS_AT_ONCE", 2)
+    names = chosen(seed)
+    play(names[:6], names[3:9], seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1000, 1060))
+def test_many_more(seed: int) -> None:
+    test_readers_equal_recomputation(seed)
+
+
+def test_a_heavy_key_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One join key with many partners on both sides: no frame is larger than a piece."""
+    largest = [0]
+    pairs = join._pairs
+
+    def watched(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
+        for part in pairs(one, other, on):
+            largest[0] = max(largest[0], part.height, one.height, other.height)
+            yield part
+
+    monkeypatch.setattr(join, "_pairs", watched)
+    monkeypatch.setattr(join, "ROWS_AT_ONCE", 1_000)
+    monkeypatch.setattr(state, "ROWS_AT_ONCE", 1_000)
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        store = create_store(str(Path(folder) / "db"), durability="relaxed")
+        history = History(store, (A, B))
+        try:
+            history.create_view(
+                "CREATE VIEW pairs AS SELECT a.k, COUNT(*) AS n FROM a JOIN b ON a.k = b.k "
+                "GROUP BY a.k"
+            )
+            for start in range(0, 20_000, 1_000):
+                rows = [{"id": n, "part": 0, "k": 1} for n in range(start, start + 1_000)]
+                history.put(rows, "b")
+                catch_up(store)
+            history.put([{"id": n, "k": 1} for n in range(30)], "a")
+            catch_up(store)
+            history.check()
+            history.delete([(7,), (8,)], "a")
+            history.delete([(3, 0)], "b")
+            catch_up(store)
+            history.check()
+        finally:
+            store.close()
+    assert 0 < largest[0] <= 2_000
 
 
 NAMES = (

@@ -24,7 +24,8 @@ VIEWS = {
     "FROM stories GROUP BY author",
     "overall": "SELECT COUNT(*) AS votes, SUM(weight) AS weight FROM votes",
     "by_votes": "SELECT votes, COUNT(*) AS stories FROM scores GROUP BY votes",
-    "headlines": "SELECT s.id, s.title, v.votes FROM stories s LEFT JOIN scores v ON v.story = s.id",
+    "headlines": "SELECT s.id, s.title, v.votes "
+    "FROM stories s LEFT JOIN scores v ON v.story = s.id",
     "voted": "SELECT s.author, COUNT(*) AS votes, SUM(v.weight) AS weight "
     "FROM votes v JOIN stories s ON v.story = s.id GROUP BY s.author",
     "unvoted": "SELECT id, author FROM stories s "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from .recompute import check
+from viewkeep.plan.nodes import Join, Match, Node, inputs
+
+from .recompute import check, query_of
 
 QUERIES = [
     "SELECT a.id, b.id AS other FROM a, b WHERE a.x = b.x",
@@ -87,3 +89,46 @@ QUERIES = [
 @pytest.mark.parametrize("text", QUERIES)
 def test_as_duckdb(text: str) -> None:
     check(text)
+
+
+def joins(text: str) -> list[str]:
+    """The joins of a plan and what they match, from the top."""
+
+    def below(node: Node) -> list[str]:
+        found = [f"{m.left} {'<=>' if m.null_safe else '='} {m.right}" for m in _on(node)]
+        own = [f"{node.kind} {', '.join(found)}".strip()] if isinstance(node, Join) else []
+        return own + [line for part in inputs(node) for line in below(part)]
+
+    return below(query_of(text).node)
+
+
+def _on(node: Node) -> tuple[Match, ...]:
+    return node.on if isinstance(node, Join) else ()
+
+
+def test_equations_are_matches() -> None:
+    assert joins("SELECT a.id FROM a, b, c WHERE a.x = c.k AND c.l = b.s AND a.y > b.z") == [
+        "inner c.l = b.s",
+        "inner a.x = c.k",
+    ]
+    assert joins("SELECT a.id FROM a LEFT JOIN c ON a.x = c.x") == [
+        "left cast(a.x AS BIGINT) = c.x"
+    ]
+    assert joins("SELECT p.id FROM e p RIGHT JOIN e q ON p.boss = q.id AND p.pay = 1") == [
+        "left e#2.id = e.boss"
+    ]
+    assert joins("SELECT a.id FROM a NATURAL JOIN (SELECT pay FROM e) q") == ["inner"]
+
+
+def test_aliases_do_not_matter() -> None:
+    one = "SELECT p.id AS i, q.n FROM a p JOIN (SELECT x AS g, count(*) AS n FROM b r GROUP BY x) q"
+    two = "SELECT a.id, w FROM a JOIN (SELECT b.x AS v, count(1) AS w FROM b GROUP BY v) z"
+    made = [query_of(f"{one} ON p.x = q.g"), query_of(f"{two} ON v = a.x")]
+    assert made[0].node.id == made[1].node.id
+
+
+def test_a_comparison_of_partners_keeps_their_extremes() -> None:
+    text = "SELECT id FROM a WHERE {} EXISTS (SELECT 1 FROM b WHERE b.x = a.x AND b.z <> a.y)"
+    (semi,), (anti,) = joins(text.format("")), joins(text.format("NOT"))
+    assert semi.split()[0] == "inner"
+    assert anti.split()[0] == "left"

@@ -189,16 +189,23 @@ def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
-    """The join of two frames, in pieces of about `ROWS_AT_ONCE` rows."""
-    counts = one.group_by(on).len("#a").join(other.group_by(on).len("#b"), on=on)
-    total = int((counts["#a"].cast(pl.Int64) * counts["#b"].cast(pl.Int64)).sum())
-    if total == 0:
-        return
-    pieces = -(-total // ROWS_AT_ONCE)
-    step = max(1, -(-other.height // pieces))
-    for start in range(0, other.height, step):
-        slice_ = other.slice(start, step)
-        inner = max(1, -(-one.height * slice_.height // ROWS_AT_ONCE)) if step == 1 else 1
-        width = max(1, -(-one.height // inner))
-        for begin in range(0, one.height, width):
-            yield one.slice(begin, width).join(slice_, on=on)
+    """The join of two frames, in pieces of at most twice `ROWS_AT_ONCE` rows."""
+    partners = one.group_by(on).len("#partners")
+    other = other.join(partners, on=on)
+    ends = other["#partners"].cast(pl.Int64).cum_sum()
+    other = other.drop("#partners")
+    total = int(ends[-1]) if len(ends) else 0
+    start = 0
+    while start < other.height:
+        done = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(ends.search_sorted(done + ROWS_AT_ONCE, "right")))
+        some = other.slice(start, stop - start)
+        start = stop
+        if total <= ROWS_AT_ONCE:
+            yield one.join(some, on=on)
+            return
+        # A row may have more partners than that by itself.
+        for begin in range(0, one.height, ROWS_AT_ONCE):
+            part = one.slice(begin, ROWS_AT_ONCE).join(some, on=on)
+            if part.height:
+                yield part

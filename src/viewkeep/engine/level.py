@@ -22,6 +22,7 @@ from viewkeep.engine.loading import Chunk, Progress
 from viewkeep.engine.parcels import (
     REPORT,
     ROWS,
+    SHARD,
     Frames,
     Inbox,
     Message,
@@ -184,7 +185,7 @@ def _feed(
         return
     if feed.local:
         for name, frame in pack(consumer, delta, 1).items():
-            inbox.put(consumer.id, name, frame)
+            inbox.put(consumer.id, name, frame.drop(SHARD))
     else:
         outbox.add(consumer, delta)
 

@@ -13,6 +13,8 @@ import polars as pl
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import Chunk, Found, StateWrite, Store
 
+ROWS_AT_ONCE = 20_000  # of those found by prefixes
+
 
 class ShardState:
     """One shard during one level of one epoch."""
@@ -62,7 +64,7 @@ class ShardState:
     ) -> Iterator[Found]:
         """Rows under the prefixes of keys at the epoch before, in batches of bounded size."""
         return self.store.state_find(
-            self.shard, table.number, prefixes, self.epoch - 1, limits=limits
+            self.shard, table.number, prefixes, self.epoch - 1, limits=limits, size=ROWS_AT_ONCE
         )
 
     def stage(self, table: StateTable, keys: Sequence[bytes], rows: Sequence[bytes | None]) -> None:

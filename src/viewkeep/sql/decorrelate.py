@@ -255,7 +255,7 @@ def _pulled_aggregate(
     node: Aggregate, below: Node, conditions: list[Expr]
 ) -> tuple[Node, list[Expr]] | None:
     keys = list(node.keys)
-    taken = {*names_of(node), *names_of(below)}
+    taken = names_of(node)
     pulled: list[Expr] = []
     for condition in conditions:
         sides = _equation(condition)

@@ -11,12 +11,25 @@ from collections.abc import Iterable, Sequence
 
 from viewkeep.expr import Call, Expr, Lit, Ref, references
 from viewkeep.plan.conditions import TRUE, conjunction, conjuncts, disjunction, rewritten
-from viewkeep.plan.nodes import Join, Match, Named, Node, Project, Union
+from viewkeep.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Join,
+    Match,
+    Named,
+    Node,
+    Project,
+    Union,
+)
+from viewkeep.sql.canonical import make
 from viewkeep.sql.columns import filtered, unused
 from viewkeep.sql.outer import has_outer
-from viewkeep.types import INT, Column
+from viewkeep.types import BOOLEAN, INT, Column
 
 BRANCH = "#branch"
+# `value < some partner` if it is below the largest, and so on.
+_EXTREMES = {"lt": ("max",), "le": ("max",), "gt": ("min",), "ge": ("min",), "ne": ("max", "min")}
+_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def joined(kind: str, left: Node, right: Node, parts: Iterable[Expr]) -> Node:
@@ -52,6 +65,9 @@ def joined(kind: str, left: Node, right: Node, parts: Iterable[Expr]) -> Node:
     if kind == "inner":
         return where(Join("inner", left, right, tuple(on)), mixed)
     if mixed:
+        made = _by_extremes(kind, left, right, on, mixed)
+        if made is not None:
+            return made
         partners = where(Join("inner", left, right, tuple(on)), mixed)
         right, on = _under_copies(left, right, partners, kind == "left")
     return Join(kind, left, right, tuple(on))
@@ -168,6 +184,38 @@ def key_matches(node: Node, copies: dict[str, str]) -> list[Match]:
     """Matches of a node's row key with copies of it."""
     own = refs(node)
     return [Match(own[k], Ref(copies[k], own[k].type), True) for k in node.row_key]
+
+
+def _by_extremes(
+    kind: str, left: Node, right: Node, on: Sequence[Match], mixed: Sequence[Expr]
+) -> Node | None:
+    """A semi- or anti-join on one comparison beside matches: the extremes of the partners tell.
+
+    Some partner is larger than a value if the largest is; some differs if an extreme does.
+    """
+    ours, theirs = names_of(left), names_of(right)
+    part = mixed[0]
+    if kind not in ("semi", "anti") or len(mixed) > 1 or has_outer(part):
+        return None
+    if not isinstance(part, Call) or part.function not in _EXTREMES:
+        return None
+    function, (value, inner) = part.function, part.args
+    if set(references(value)) <= theirs:
+        function, value, inner = _MIRRORED.get(function, function), inner, value
+    pure = set(references(value)) <= ours and set(references(inner)) <= theirs
+    if not pure or inner.type.is_array or inner.type == BOOLEAN:
+        return None
+    names = {match.right: unused(str(match.right), ours) for match in on}
+    calls = [
+        AggregateCall(unused(f"{name}({inner})", {*ours, *names.values()}), name, inner, inner.type)
+        for name in _EXTREMES[function]
+    ]
+    groups = Aggregate(right, tuple(Named(n, e) for e, n in names.items()), tuple(calls))
+    matches = tuple(Match(m.left, Ref(names[m.right], m.right.type), m.null_safe) for m in on)
+    found = disjunction(make(function, value, Ref(call.name, call.type)) for call in calls)
+    if kind == "semi":
+        return where(Join("inner", left, groups, matches), [found])
+    return where(Join("left", left, groups, matches), [make("not", make("is_true", found))])
 
 
 def _under_copies(left: Node, right: Node, partners: Node, shows: bool) -> tuple[Node, list[Match]]:

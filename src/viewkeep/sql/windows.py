@@ -313,7 +313,7 @@ def _holding(function: exp.Expr, held: list[exp.Expr]) -> exp.Expr:
 
 
 def _outermost(tree: exp.Expr) -> Iterator[exp.Expr]:
-    for node in tree.walk(prune=is_aggregate):
+    for node in tree.walk(prune=lambda node: is_aggregate(node) or isinstance(node, exp.Query)):
         if is_aggregate(node):
             yield node
 

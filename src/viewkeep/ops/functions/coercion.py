@@ -84,6 +84,8 @@ def compared(a: DataType, b: DataType) -> DataType | None:
         other = b if a == STRING else a
         if other == VOID:
             return STRING
+        if other.is_array:
+            return None
         return DOUBLE if other.is_decimal else other
     return wider(a, b, strings=False)
 
