@@ -24,6 +24,7 @@ from viewkeep.plan.nodes import (
     TopK,
     Window,
 )
+from viewkeep.plan.nulls import never_null
 from viewkeep.types import BOOLEAN
 
 
@@ -132,6 +133,6 @@ def _arranged(side: Node, exprs: Sequence[Expr], dropped: Sequence[Expr]) -> Sid
 
 
 def _without_nulls(node: Node, exprs: Sequence[Expr]) -> Node:
-    for expr in sorted(exprs, key=str):
+    for expr in sorted((e for e in exprs if not never_null(e, node)), key=str):
         node = Filter(node, Call("is_not_null", (expr,), BOOLEAN))
     return node

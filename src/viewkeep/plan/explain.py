@@ -110,9 +110,13 @@ def _per(partition: Sequence[str], order: Sequence[KeyPart]) -> str:
 
 
 def _call(call: AggregateCall) -> str:
-    function, _, distinct = call.function.partition("_")
-    inside = "*" if call.argument is None else str(call.argument)
-    return f"{function.upper()}({'DISTINCT ' if distinct == 'distinct' else ''}{inside})"
+    if call.function == "count_star":
+        return "COUNT(*)"
+    function = call.function.removesuffix("_distinct")
+    distinct = "DISTINCT " if function != call.function else ""
+    inside = [str(call.argument), *(str(part) for part in call.parameters)]
+    inside += [f"{part.expr}{' DESC' if part.descending else ''}" for part in call.by]
+    return f"{function.upper()}({distinct}{', '.join(inside)})"
 
 
 def _step(step: Filter | Project) -> str:

@@ -30,6 +30,7 @@ from viewkeep.plan.nodes import (
     Union,
     Window,
 )
+from viewkeep.plan.nulls import never_null
 from viewkeep.plan.passes.rebuild import projected
 from viewkeep.sql.canonical import make
 from viewkeep.sql.columns import unused
@@ -44,7 +45,6 @@ from viewkeep.sql.joins import (
     refs,
     where,
 )
-from viewkeep.sql.nulls import never_null
 from viewkeep.sql.outer import (
     any_key,
     any_row,

@@ -55,6 +55,9 @@ def _column(name: str, node: Node) -> bool:
                 return True
             return any(key.name == name and never_null(key.expr, node.input) for key in node.keys)
         case Join():
+            ends = [ref for m in node.on if not m.null_safe for ref in (m.left, m.right)]
+            if node.kind == "inner" and any(e == Ref(name, e.type) for e in ends):
+                return True
             if any(column.name == name for column in node.left.columns):
                 return _column(name, node.left)
             return node.kind == "inner" and _column(name, node.right)
