@@ -28,8 +28,18 @@ def to_duckdb(text: str) -> str:
             for kind in tree.find_all(exp.DataType):
                 if kind.this in (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ):
                     kind.set("this", exp.DataType.Type.TIMESTAMP)
+            without_empty_totals(tree)
             made.append(tree.sql(dialect="duckdb"))
     return "; ".join(made)
+
+
+def without_empty_totals(tree: exp.Expr) -> None:
+    """Beside others, in Spark the grouping set () has no row where there are no rows at all."""
+    for group in tree.find_all(exp.Group):
+        select = group.parent
+        several = group.find(exp.Rollup, exp.Cube, exp.GroupingSets) and group.find(exp.Column)
+        if isinstance(select, exp.Select) and several is not None:
+            select.having("COUNT(*) > 0", copy=False)
 
 
 class Twin:

@@ -156,8 +156,15 @@ def _check_keys(node: Node, known: dict[str, pl.DataFrame]) -> None:
 
 def translated(text: str) -> str:
     """Spark's SQL as DuckDB's."""
-    (made,) = sqlglot.transpile(text, read="spark", write="duckdb")
-    return made
+    tree = sqlglot.parse_one(text, read="spark")
+    for group in tree.find_all(sqlglot.exp.Group):
+        select = group.parent
+        kinds = (sqlglot.exp.Rollup, sqlglot.exp.Cube, sqlglot.exp.GroupingSets)
+        several = group.find(*kinds) and group.find(sqlglot.exp.Column)
+        if isinstance(select, sqlglot.exp.Select) and several:
+            # Beside others, in Spark the grouping set () has no row where there are no rows.
+            select.having("COUNT(*) > 0", copy=False)
+    return tree.sql(dialect="duckdb")
 
 
 def bag(rows: list[tuple[Any, ...]]) -> Counter[Any]:

@@ -40,7 +40,7 @@ from viewkeep.spark.convert import arrow_batches, spark_schema
 from viewkeep.spark.pushdown import KeyRange, key_range
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.rows import BaseRows, Rows, ViewRows
-from viewkeep.stores import open_store
+from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
 from viewkeep.types import Column
 
@@ -106,11 +106,11 @@ class ViewkeepSource(DataSource):
         table = self._option("table")
         if overwrite:
             raise CatalogError(f"{table}: rows are put into the table; use mode('append')")
-        return TableWriter(open_store(self._option("url")).url, table)
+        return TableWriter(borrow_store(self._option("url")).url, table)
 
     def _rows(self) -> Rows:
         url, name = self._option("url"), self._option("table")
-        store = open_store(url)
+        store = borrow_store(url)
         if self._point is None:
             # Set when Spark asks for the schema, and pickled with this source from then on.
             self._point = self._resolve(url)
@@ -128,7 +128,7 @@ class ViewkeepSource(DataSource):
         return BaseRows(store.url, source, point.cut)
 
     def _resolve(self, url: str) -> Point:
-        store = open_store(url)
+        store = borrow_store(url)
         epochs = Epochs(store)
         if self.options.get("at", "stable") == "latest":
             published = epochs.read().published
@@ -190,7 +190,7 @@ class TableWriter(DataSourceArrowWriter):
         self._url, self._table = url, table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        store = open_store(self._url)
+        store = borrow_store(self._url)
         plan = newest_plan(store)
         source = plan.tables.get(self._table)
         if source is None:

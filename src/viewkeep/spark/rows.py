@@ -17,7 +17,7 @@ from viewkeep.codec.keys import KeyCodec, hash_key
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Placement
 from viewkeep.spark.pushdown import KeyRange
-from viewkeep.stores import open_store
+from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Chunk, Cut
 from viewkeep.types import Column
 
@@ -46,11 +46,11 @@ class BaseRows:
 
     def parts(self, range_: KeyRange) -> list[int]:
         """The nodes that may hold rows of the range."""
-        return list(range(open_store(self.url).nodes))
+        return list(range(borrow_store(self.url).nodes))
 
     def frames(self, part: int, range_: KeyRange, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of a node, some columns of them."""
-        store, table = open_store(self.url), BaseTable(self.source)
+        store, table = borrow_store(self.url), BaseTable(self.source)
         start, more = range_.start, True
         while more:
             chunk = store.scan(
@@ -84,7 +84,7 @@ class ViewRows:
 
     def parts(self, range_: KeyRange) -> list[int]:
         """The shards that may hold rows of the range: one if the columns that choose it are set."""
-        table, shards = self.placement.table, open_store(self.url).shards
+        table, shards = self.placement.table, borrow_store(self.url).shards
         width = len(table.shard_by)
         if width <= len(range_.prefix):
             return [hash_key(table.shard_codec.encode_one(range_.prefix[:width])) % shards]
@@ -92,7 +92,7 @@ class ViewRows:
 
     def frames(self, part: int, range_: KeyRange, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of a shard, some columns of them under their visible names."""
-        store, table = open_store(self.url), self.placement.table
+        store, table = borrow_store(self.url), self.placement.table
         inner = dict(self.placement.columns)
         wanted = list(dict.fromkeys(inner[name] for name in names))
         start, more = range_.start, True

@@ -17,14 +17,14 @@ from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import REPORT, Message
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
-from viewkeep.stores import open_store
+from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
 
 
 def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     """Run all levels of the epoch; publishing it is the caller's."""
     context = spark.sparkContext
-    store = open_store(url)
+    store = borrow_store(url)
     levels = load_plan(store, epoch.plan).program.levels
     tasks = min(context.defaultParallelism, store.shards)
     messages = context.parallelize(range(store.nodes), store.nodes).mapPartitions(
@@ -86,5 +86,5 @@ class Route:
 
 
 def _open(url: str, number: int) -> tuple[Store, OpenEpoch]:
-    store = open_store(url)
+    store = borrow_store(url)
     return store, Epochs(store).open_epoch(number)

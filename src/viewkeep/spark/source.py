@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.programs import newest_plan
 from viewkeep.spark.pace import MOST, Pace
-from viewkeep.stores import open_store
+from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
 
 FORMAT = "viewkeep_log"
@@ -58,7 +58,7 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._goal: tuple[Cut, int] | None = None  # cut and plan at which an AvailableNow run ends
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        published = Epochs(open_store(self._url)).read().published
+        published = Epochs(borrow_store(self._url)).read().published
         return offset(published.epoch, published.cut)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -66,12 +66,12 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        store = open_store(self._url)
+        store = borrow_store(self._url)
         self._goal = store.head(), newest_plan(store).version
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The cut of the next epoch, which is open from now on; `start` if there is no work."""
-        epochs = Epochs(open_store(self._url))
+        epochs = Epochs(borrow_store(self._url))
         deadline = time.monotonic() + WAIT
         while not self._reached(epochs):
             self._pace.learn(epochs.read().published)

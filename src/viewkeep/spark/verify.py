@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
-import sqlglot
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from sqlglot import exp
 
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Pin
@@ -27,7 +26,7 @@ from viewkeep.errors import CatalogError, NotReady, ViewkeepError
 from viewkeep.spark.compare import MISSING, compare
 from viewkeep.spark.datasource import read
 from viewkeep.spark.session import session
-from viewkeep.stores import open_store
+from viewkeep.stores import borrow_store
 
 PIN_SECONDS = 3600.0
 SAMPLE_ROWS = 20
@@ -84,7 +83,7 @@ def verify(
     With `repair`, views that differ get fresh state, which the pipeline loads from the base.
     """
     own = session(spark=spark)
-    store = open_store(url)
+    store = borrow_store(url)
     epochs = Epochs(store)
     wanted = list(views or ())
     with _pinned(epochs) as pin:
@@ -96,8 +95,8 @@ def verify(
                 raise CatalogError(f"there is no view {name} at epoch {pin.epoch}")
             if not epochs.ready(name, pin):
                 raise NotReady(f"view {name} is still being loaded; run the pipeline first")
-        definitions = _Definitions(own, url, plan, pin.epoch)
-        verdicts = [_judge(definitions, name) for name in wanted]
+        with _Definitions(own, url, plan, pin.epoch, len(wanted) > 1) as definitions:
+            verdicts = [_judge(definitions, name) for name in wanted]
     if repair:
         catalog = Catalog(store)
         for place, verdict in enumerate(verdicts):
@@ -108,11 +107,23 @@ def verify(
 
 
 class _Definitions:
-    """Temporary Spark views under the names of tables and views, each view over the base."""
+    """Temporary Spark views under the names of tables and views, each view over the base.
 
-    def __init__(self, spark: SparkSession, url: str, plan: PlanVersion, epoch: int):
+    With `several` views to come, Spark keeps the base tables, in memory or on disk, once read.
+    """
+
+    def __init__(self, spark: SparkSession, url: str, plan: PlanVersion, epoch: int, several: bool):
         self.spark, self.url, self.plan, self.epoch = spark, url, plan, epoch
+        self._several = several
         self._made: set[str] = set()
+        self._kept: list[DataFrame] = []
+
+    def __enter__(self) -> _Definitions:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for table in self._kept:
+            table.unpersist()
 
     def recomputed(self, view: str) -> DataFrame:
         """The view's SQL over the base tables."""
@@ -127,23 +138,19 @@ class _Definitions:
             return name
         if name in self.plan.tables:
             made = read(self.spark, self.url, name, epoch=self.epoch)
+            if self._several:
+                made = made.persist(StorageLevel.MEMORY_AND_DISK)
+                self._kept.append(made)
         elif name in self.plan.views:
-            text = self.plan.views[name].sql
-            for read_name in _tables(text):
+            view = self.plan.views[name]
+            for read_name in view.reads:
                 self._make(read_name)
-            made = self.spark.sql(text)
+            made = self.spark.sql(view.sql)
         else:
             raise CatalogError(f"it reads {name}, which was dropped")
         made.createOrReplaceTempView(f"`{name}`")
         self._made.add(name)
         return name
-
-
-def _tables(sql: str) -> set[str]:
-    """The tables and views that a query reads."""
-    parsed = sqlglot.parse_one(sql, read="spark")
-    named = {common.alias for common in parsed.find_all(exp.CTE)}
-    return {table.name for table in parsed.find_all(exp.Table)} - named
 
 
 def _judge(definitions: _Definitions, view: str) -> Verdict:

@@ -11,9 +11,10 @@ from sqlglot import exp
 from viewkeep.errors import SqlError, Unsupported
 from viewkeep.expr import Expr, Lit, Ref
 from viewkeep.ops.functions import VOID
-from viewkeep.plan.nodes import Aggregate, AggregateCall, Named, Node, Project, Union
+from viewkeep.plan.nodes import Aggregate, AggregateCall, Filter, Named, Node, Project, Union
 from viewkeep.sql.aggregates import Calls, group_rewriter, has_aggregate
 from viewkeep.sql.buckets import START, is_bucket
+from viewkeep.sql.canonical import make
 from viewkeep.sql.columns import named, unused
 from viewkeep.sql.constants import constant, position
 from viewkeep.sql.expressions import Leaf, lower, predicate
@@ -147,7 +148,10 @@ def grouped(
     taken = {*names.values(), *calls.found}
     branch = unused(BRANCH, taken)
     branches: list[Node] = []
-    for place, (one, below) in enumerate(zip(groups.sets, made, strict=True)):
+    for place, one in enumerate(groups.sets):
+        below: Node = made[place]
+        if not one and not groups.is_plain:
+            below = _of_some(made[place])
         outputs = [Named(branch, Lit(place, INT))]
         for key, name in names.items():
             value = Ref(name, key.type) if key in one else Lit(None, key.type)
@@ -159,6 +163,15 @@ def grouped(
     if groups.is_plain:
         return branches[0], rewrite
     return Union(tuple(branches), (branch, *names.values())), rewrite
+
+
+def _of_some(total: Aggregate) -> Node:
+    """The total of all rows if there are any: as Spark, unlike a query without GROUP BY."""
+    counted = next((c for c in total.aggregates if c.function == "count_star"), None)
+    if counted is None:
+        (counted,) = _ROWS
+        total = Aggregate(total.input, (), (*total.aggregates, counted))
+    return Filter(total, make("gt", Ref(counted.name, BIGINT), Lit(0, INT)))
 
 
 def distinct(node: Node, exprs: Sequence[Expr]) -> tuple[Node, Rewrite]:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from viewkeep.sql.aggregates import deterministic
 from viewkeep.sql.grouping import Item
 from viewkeep.sql.parse import Dialect, text_of
+from viewkeep.sql.truths import three_valued
 
 _KEYWORDS = frozenset(Dialect.Tokenizer.KEYWORDS)
 
@@ -30,7 +31,7 @@ def view_text(tree: exp.Expr, items: Sequence[Item], shown: Sequence[str] = ()) 
     for table in tree.find_all(exp.Table, exp.TableAlias):
         if isinstance(table.this, exp.Identifier):
             table.this.set("this", table.this.name.lower())
-    tree = deterministic(tree)
+    tree = three_valued(deterministic(tree))
     if not shown:
         return text_of(tree)
     pairs = zip(items, shown, strict=True)

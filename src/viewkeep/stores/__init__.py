@@ -6,18 +6,24 @@ Law: a connector is found by the scheme of its url among the entry points of the
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
+from os import getpid
+from threading import Lock
 from typing import Protocol, cast
 
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
 
-__all__ = ["Store", "create_store", "open_store"]
+__all__ = ["Store", "borrow_store", "create_store", "open_store"]
 
 GROUP = "viewkeep.stores"
+_MOST_BORROWED = 12
+_borrowed: deque[tuple[int, Store]] = deque()
+_lock = Lock()
 # Known without an installed package's entry points, so a source checkout works too.
 _BUILT_IN = {"lmdb": "viewkeep.stores.lmdb:LmdbStore"}
 
@@ -48,6 +54,22 @@ def open_store(url: str) -> Store:
     """
     connector, path = _resolve(url)
     return connector.open(path)
+
+
+def borrow_store(url: str) -> Store:
+    """Open the database at `url` for a short use in a process that lives on.
+
+    It is closed by itself after a dozen later borrowings, whatever database they are of: files and
+    maps stay open from one use to the next, but a process does not gather those of every database
+    that it has ever seen.
+    """
+    store = open_store(url)
+    with _lock:
+        _borrowed.append((getpid(), store))
+        owner, oldest = _borrowed.popleft() if len(_borrowed) > _MOST_BORROWED else (0, store)
+    if owner == getpid():  # not what a parent process has borrowed
+        oldest.close()
+    return store
 
 
 def _resolve(url: str) -> tuple[Connector, str]:
