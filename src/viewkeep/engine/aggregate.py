@@ -116,8 +116,16 @@ def _replace_rows(
         return None
     shown = [column.name for column in node.columns]
     key = pl.Series(KEY, keys, pl.Binary)
-    goes = [i for i in places if old_rows[i] is not None]
-    comes = [i for i in places if new_rows[i] is not None]
+    # What is kept beside the outputs may change alone: those who hear see the same row.
+    same = [True] * len(keys)
+    for name in shown:
+        equal = old[name].eq_missing(new[name]).to_list()
+        same = [a and b for a, b in zip(same, equal, strict=True)]
+    heard_of = [i for i in places if not same[i] or old_rows[i] is None or new_rows[i] is None]
+    if not heard_of:
+        return None
+    goes = [i for i in heard_of if old_rows[i] is not None]
+    comes = [i for i in heard_of if new_rows[i] is not None]
     return pl.concat(
         [
             weighted(old.select(shown).with_columns(key)[goes], -1),

@@ -51,13 +51,15 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
     progress = Progress()
     rows_in = 0
 
-    def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> None:
+    def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> Iterator[Message]:
         for operator, feed, rows in fan_out(delta, consumers):
             if feed.local:
                 kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
                 inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
             else:
                 outbox.add(operator, rows)
+                if outbox.full:
+                    yield from outbox.messages()
 
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
@@ -66,20 +68,18 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
         for chunk, loading in loads:
             for _, feed in loading:
                 progress.note(feed.id, node, chunk)
-            send(base_rows(source, chunk, needed), loading)
+            yield from send(base_rows(source, chunk, needed), loading)
         missing = {feed.id for _, loading in loads for _, feed in loading}
         whole = [pair for pair in consumers if pair[1].id not in missing]
         with_keys = bool(loads) or any(feed.local for _, feed in consumers)
         for delta in base_changes(store, epoch, node, source, needed, with_keys):
             rows_in += delta.height
-            send(delta, whole)
+            yield from send(delta, whole)
             for chunk, loading in loads:
-                send(chunk.passed(delta), loading)
-            if outbox.full:
-                yield from outbox.messages()
+                yield from send(chunk.passed(delta), loading)
     for operator, feed, values in program.constants if node == 0 else ():
         if feed.id in epoch.loading:
-            send(constant_rows(values), [(operator, feed)])
+            yield from send(constant_rows(values), [(operator, feed)])
             progress.note(feed.id, 0, Chunk("", [], [], more=False))
     written = _write_local(store, epoch, program, inbox)
     yield from outbox.messages()
@@ -126,6 +126,8 @@ def run_level(
                 if feed.id in chunks:
                     for rows in rows_from(operator, state, state_rows(operator, chunks[feed.id])):
                         _feed(consumer, feed, rows, inbox, outbox)
+                        if outbox.full:
+                            yield from outbox.messages()
         written += state.commit()
         yield from inbox.passed_on(shard)
     yield from outbox.messages()

@@ -83,6 +83,7 @@ class Outbox:
         self.shards = shards
         self._parts: dict[tuple[str, str], tuple[Operator, list[pl.DataFrame]]] = {}
         self._rows: dict[tuple[str, str], tuple[int, int]] = {}  # held, and when to combine
+        self._held = 0  # in all
 
     def add(self, operator: Operator, delta: pl.DataFrame) -> None:
         """Take a delta of an operator's input."""
@@ -101,18 +102,19 @@ class Outbox:
         place = (operator.id, name)
         _, parts = self._parts.setdefault(place, (operator, []))
         parts.append(frame)
-        held, limit = self._rows.get(place, (0, _COMBINE_AT))
-        held += frame.height
+        before, limit = self._rows.get(place, (0, _COMBINE_AT))
+        held = before + frame.height
         if held > limit:
             parts[:] = [combine(operator, name, parts)]
             held = parts[0].height
             limit = max(_COMBINE_AT, 2 * held)
         self._rows[place] = (held, limit)
+        self._held += held - before
 
     @property
     def full(self) -> bool:
         """Whether enough is held that it should be sent on."""
-        return sum(held for held, _ in self._rows.values()) > _SEND_AT
+        return self._held > _SEND_AT
 
     def messages(self) -> Iterator[Message]:
         """Everything taken, as one blob per shard."""
@@ -126,6 +128,7 @@ class Outbox:
                 blobs.setdefault(shard, []).append((target, name, _to_ipc(chosen)))
         self._parts.clear()
         self._rows.clear()
+        self._held = 0
         for shard, items in blobs.items():
             yield shard, pickle.dumps(items, protocol=5)
 

@@ -7,12 +7,13 @@ otherwise the changed partitions are read whole. Rows whose value stays give no 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import polars as pl
 
 from viewkeep.codec.keys import prefix_end
-from viewkeep.delta import KEY, weighted
+from viewkeep.delta import KEY, WEIGHT, weighted
 from viewkeep.engine.groups import (
     GROUP,
     changed,
@@ -45,8 +46,11 @@ def window_rows(
     operator: Operator, state: ShardState, rows: pl.DataFrame
 ) -> Iterator[pl.DataFrame]:
     """The rows of the result at the epoch before that are among these."""
-    groups = grouped(operator, rows)[GROUP].unique().to_list()
-    valued = _valued(operator, rows_of_groups(operator, state, groups))
+    rows = grouped(operator, rows)
+    read = _neighbours(operator, state, rows)
+    if read is None:
+        read = rows_of_groups(operator, state, rows[GROUP].unique().to_list())
+    valued = _valued(operator, read)
     yield weighted(valued.drop(GROUP).join(rows.select(KEY), on=KEY, how="semi"), 1)
 
 
@@ -70,17 +74,28 @@ def _neighbours(operator: Operator, state: ShardState, delta: pl.DataFrame) -> p
     before, after = reach(node.calls)
     if before is None or after is None:
         return None
-    found: dict[bytes, tuple[bytes, bytes]] = {}  # key -> row, group
-    counts = dict(delta.group_by(GROUP).len().iter_rows())
-    for group, key in delta.select(GROUP, KEY).unique().iter_rows():
-        prefix, width = table.prefix(group), before + after + counts[group]
-        back = state.scan(table, start=prefix, stop=key, limit=width, reverse=True)
-        stop = prefix_end(prefix)
-        onward = state.scan(table, start=key, stop=stop, limit=width + 1)
-        for chunk in (back, onward):
-            if any(is_cut(one) for one in chunk.keys):
-                return None
-            rows = zip(chunk.keys, chunk.rows, strict=True)
-            found.update((one, (row, group)) for one, row in rows)
-    rows_, owners = [row for row, _ in found.values()], [group for _, group in found.values()]
-    return framed(operator, list(found), rows_, owners)
+    net = delta.group_by(GROUP, KEY).agg(pl.col(WEIGHT).sum())
+    gone = dict(net.filter(pl.col(WEIGHT) < 0).group_by(GROUP).len().iter_rows())
+    keys, rows, owners = list[bytes](), list[bytes](), list[bytes]()
+    last, first = None, 0  # the group at hand, and where its rows begin
+    for group, key in net.select(GROUP, KEY).sort(GROUP, KEY).iter_rows():
+        if group != last:
+            last, first = group, len(keys)
+        prefix, width = table.prefix(group), before + after + gone.get(group, 0)
+        # Going up, all up to the last row read is known: no row is read twice.
+        unread = keys[-1] + b"\0" if len(keys) > first else prefix
+        known = len(keys) - bisect_left(keys, key, first)
+        found: list[tuple[bytes, bytes]] = []
+        if unread < key:
+            back = state.scan(table, start=unread, stop=key, limit=width, reverse=True)
+            found += zip(reversed(back.keys), reversed(back.rows), strict=True)
+        if known <= width:
+            start, stop = max(unread, key), prefix_end(prefix)
+            onward = state.scan(table, start=start, stop=stop, limit=width + 1 - known)
+            found += zip(onward.keys, onward.rows, strict=True)
+        if any(is_cut(one) for one, _ in found):
+            return None
+        keys += [one for one, _ in found]
+        rows += [row for _, row in found]
+        owners += [group] * len(found)
+    return framed(operator, keys, rows, owners)

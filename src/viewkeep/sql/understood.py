@@ -113,6 +113,10 @@ _REASONS: dict[tuple[Kind, str], tuple[str, str | None]] = {
     (exp.Column, "db"): _NO_SCHEMA,
     (exp.Table, "version"): ("AS OF in a query is not taken", None),
     (exp.With, "recursive"): ("recursive queries are not taken", None),
+    (exp.Order, "this"): (
+        "ORDER BY inside the arguments is not taken",
+        "LISTAGG takes WITHIN GROUP (ORDER BY ...); an ARRAY is in the order of its values",
+    ),
     (exp.Distinct, "on"): ("DISTINCT ON is not taken yet", "Use GROUP BY with MIN or MAX"),
     (exp.Star, "except_"): ("* EXCEPT is not taken", "Name the columns"),
     (exp.Star, "replace"): ("* REPLACE is not taken", "Name the columns"),
