@@ -21,7 +21,7 @@ from viewkeep.engine.local import catch_up
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "engine"))
 
-import many  # noqa: E402
+import many
 
 ROWS = 1_000
 SIZES = {

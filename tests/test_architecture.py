@@ -52,11 +52,16 @@ FORBIDDEN = {
 }
 
 PUBLIC = [
+    "ANY",
     "At",
+    "Change",
     "Database",
+    "Event",
+    "Feed",
     "Loaded",
     "Pipeline",
     "Result",
+    "Session",
     "Snapshot",
     "Status",
     "Verdict",

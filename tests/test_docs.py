@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 import tokenize
 from collections.abc import Iterator
 from decimal import Decimal
@@ -83,6 +84,31 @@ def test_pages_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run(program(page), page.name)
+
+
+def test_reading_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page reads beside a pipeline; here its epochs run in a thread."""
+    from viewkeep.engine.epochs import Epochs
+    from viewkeep.engine.local import advance
+
+    monkeypatch.chdir(tmp_path)
+    done = threading.Event()
+    with viewkeep.open("news.vk", durability="relaxed") as db:
+        lease = Epochs(db.store).acquire()
+
+        def epochs() -> None:
+            while not done.is_set():
+                if advance(db.store, lease.term) is None:
+                    done.wait(0.005)
+
+        thread = threading.Thread(target=epochs)
+        thread.start()
+        try:
+            page = DOCS / "reading.md"
+            run(program(page), page.name)
+        finally:
+            done.set()
+            thread.join()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

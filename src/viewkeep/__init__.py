@@ -21,9 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from viewkeep import errors
+    from viewkeep.access.feeds import Change, Event, Feed
     from viewkeep.access.load import Loaded
     from viewkeep.access.reads import At, Snapshot
     from viewkeep.access.results import Result
+    from viewkeep.access.sessions import Session
+    from viewkeep.access.slices import ANY
     from viewkeep.database import Database, make, open
     from viewkeep.errors import ViewkeepError
     from viewkeep.spark.pipeline import Pipeline
@@ -33,11 +36,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ANY": "viewkeep.access.slices",
     "At": "viewkeep.access.reads",
+    "Change": "viewkeep.access.feeds",
     "Database": "viewkeep.database",
+    "Event": "viewkeep.access.feeds",
+    "Feed": "viewkeep.access.feeds",
     "Loaded": "viewkeep.access.load",
     "Pipeline": "viewkeep.spark.pipeline",
     "Result": "viewkeep.access.results",
+    "Session": "viewkeep.access.sessions",
     "Snapshot": "viewkeep.access.reads",
     "Status": "viewkeep.status",
     "Verdict": "viewkeep.spark.verify",
@@ -47,11 +55,16 @@ _HOMES = {
 }
 
 __all__ = [
+    "ANY",
     "At",
+    "Change",
     "Database",
+    "Event",
+    "Feed",
     "Loaded",
     "Pipeline",
     "Result",
+    "Session",
     "Snapshot",
     "Status",
     "Verdict",

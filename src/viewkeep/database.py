@@ -16,9 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from viewkeep.access.execute import Executor
+from viewkeep.access.feeds import Feed, Feeds
 from viewkeep.access.load import BATCH_ROWS, Loaded, load
 from viewkeep.access.reads import At, Reader, Snapshot
 from viewkeep.access.results import Result
+from viewkeep.access.sessions import WAIT_SECONDS, Session
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
@@ -102,25 +104,28 @@ class Database:
         self._given = url
         self.catalog, self.epochs = Catalog(store), Epochs(store)
         self._reader = Reader(store, self.epochs, url)
+        self._feeds = Feeds(self._reader)
         self._executor = Executor(self.catalog, self._reader, self._write)
         self._written: dict[int, int] = {}  # node -> log end after this object's last write
         self._lock = threading.Lock()
 
     # -- SQL -----------------------------------------------------------------------------------
 
-    def sql(self, text: str) -> Result:
+    def sql(self, text: str, *, at: At | None = None) -> Result:
         """Run one or more statements separated by `;`; the result is the last one's.
 
-        An error ends the run; the statements before it are done.
+        An error ends the run; the statements before it are done. A SELECT of base tables alone sees
+        them as they are now, or with `at="stable"` at the published cut; one that reads a view sees
+        all at the published epoch.
         """
         result = Result(message="(no statement)")
-        for result in self.execute(text):  # noqa: B007 - the last one is wanted
+        for result in self.execute(text, at=at):  # noqa: B007 - the last one is wanted
             pass
         return result
 
-    def execute(self, text: str) -> Iterator[Result]:
+    def execute(self, text: str, *, at: At | None = None) -> Iterator[Result]:
         """Run statements one after another, giving the result of each."""
-        return self._executor.run(text)
+        return self._executor.run(text, at)
 
     def create_views(self, text: str) -> list[str]:
         """Create the views of many CREATE VIEW statements in one change, all or none.
@@ -208,20 +213,64 @@ class Database:
         *,
         prefix: Key | None = None,
         range: tuple[Key | None, Key | None] | None = None,
+        slice: Key | None = None,
         limit: int | None = None,
         reverse: bool = False,
+        after: str | None = None,
         at: At | None = None,
     ) -> Result:
-        """Rows in key order: all, those whose key starts with `prefix`, or a `range`.
+        """Rows in key order: all, those whose key starts with `prefix`, a `range`, or a `slice`.
 
         A range (lo, hi) holds lo and not hi, None leaves a side open; together with a prefix it is
-        about the key columns after the prefix.
+        about the key columns after the prefix. A slice is a key with ANY in some places. If there
+        are more than `limit` rows, `Result.next` is the token to give as `after` for the next page.
         """
-        return self._reader.scan(name, at, prefix=prefix, range=range, limit=limit, reverse=reverse)
+        selection = {"prefix": prefix, "range": range, "slice": slice}
+        page = {"limit": limit, "reverse": reverse, "after": after}
+        return self._reader.scan(name, at, **selection, **page)
+
+    def aggregate(
+        self,
+        name: str,
+        *measures: str,
+        prefix: Key | None = None,
+        range: tuple[Key | None, Key | None] | None = None,
+        slice: Key | None = None,
+        at: At | None = None,
+    ) -> dict[str, Any]:
+        """Measures of the rows of a prefix, range or slice, without making the rows.
+
+        A measure is "count(*)", "count(c)", "sum(c)", "min(c)" or "max(c)" of a column c.
+        """
+        selection = {"prefix": prefix, "range": range, "slice": slice}
+        return self._reader.aggregate(name, measures, at, **selection)
 
     def read(self, wanted: Iterable[tuple[str, Key]]) -> list[dict[str, Any] | None]:
         """Rows of several tables and views, given as (name, key), all at one published cut."""
         return self._reader.read(wanted)
+
+    def session(self, token: str | None = None, *, timeout: float = WAIT_SECONDS) -> Session:
+        """A session: its reads see its own writes, and never an older epoch than one it has read.
+
+        `token` continues another session, of this process or of any. A read waits at most `timeout`
+        seconds for the pipeline, then raises Timeout.
+        """
+        return Session(self._reader, self.catalog, self._log, timeout, token)
+
+    def subscribe(
+        self,
+        view: str,
+        *,
+        prefix: Key | None = None,
+        token: str | None = None,
+        progress: bool = False,
+    ) -> Feed:
+        """The rows of a view at the published epoch, then what each epoch changes, as events.
+
+        Of the rows whose key starts with `prefix`, or all. `token` resumes a feed after the event
+        that gave it. With `progress`, epochs that changed nothing give events too.
+        """
+        return self._feeds.open(view, prefix=prefix, token=token, progress=progress)
 
     def snapshot(self, seconds: float = 60.0) -> Snapshot:
         """Pin the published epoch: all reads through the snapshot see one cut until it closes."""
@@ -333,8 +382,13 @@ class Database:
 
     def _write(self, writes: Sequence[TableWrite]) -> int:
         """Hand operations to the store and remember how far the logs must be covered."""
+        self._log(writes)
+        return sum(len(write.keys) for write in writes)
+
+    def _log(self, writes: Sequence[TableWrite]) -> dict[int, int]:
+        """Hand operations to the store; the ends of the logs after them."""
         if not writes:
-            return 0
+            return {}
         try:
             ends = self.store.write(writes)
         except DuplicateKey as error:
@@ -342,7 +396,7 @@ class Database:
         with self._lock:
             for node, end in ends.items():
                 self._written[node] = max(end, self._written.get(node, 0))
-        return sum(len(write.keys) for write in writes)
+        return ends
 
     def _duplicate(self, writes: Sequence[TableWrite], error: DuplicateKey) -> DuplicateKey:
         """The store's error in the words of the table: which key it was."""

@@ -12,6 +12,7 @@ ViewkeepError
 │   └── DuplicateKey           an INSERT met an existing key
 ├── NotReady               a view is still being loaded
 ├── EpochGone              the epoch asked for is no longer kept
+├── InvalidToken           a session, feed or scan token is damaged, or of something else
 ├── Timeout                waiting for an epoch took too long
 ├── PipelineError          an epoch failed; the message names the cause
 │   └── Fenced                 a newer driver has taken over; this one must stop
@@ -82,6 +83,10 @@ class NotReady(ViewkeepError):
 
 class EpochGone(ViewkeepError):
     """The epoch asked for is no longer kept; pin an epoch to keep it."""
+
+
+class InvalidToken(ViewkeepError):
+    """A token is damaged, or belongs to another database, view or read."""
 
 
 class Timeout(ViewkeepError):

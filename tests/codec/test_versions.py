@@ -1,6 +1,7 @@
 """Version lists against a plain dict of {epoch: body}."""
 
 import contextlib
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,11 @@ def test_readers_from_the_horizon_on_see_the_model(history):
         for at in [*range(horizon, epoch + 2), None]:
             assert versions.visible(value, at) == model_visible(model, at)
             assert versions.visible_many([value, None], at) == [model_visible(model, at), None]
+        for after in range(horizon, epoch + 2):
+            for upto in range(after, epoch + 2):
+                bodies = [(e, model_visible(model, e)) for e in range(after, upto + 1)]
+                changes = [b for a, b in pairwise(bodies) if a[1] != b[1]]
+                assert versions.between(value, after, upto) == [bodies[0], *changes]
 
 
 def test_two_versions_are_kept_in_steady_state():
@@ -60,6 +66,7 @@ def test_rubbish_is_refused_or_read(data, at):
         lambda: versions.visible(data, at),
         lambda: versions.visible_many([data], at),
         lambda: versions.push(data, 6, b"", 5),
+        lambda: versions.between(data, at, 6),
     ):
         with contextlib.suppress(Corrupt):
             act()
@@ -70,3 +77,5 @@ def test_a_cut_list_is_corrupt():
     for length in range(1, len(value)):
         with pytest.raises(Corrupt):
             versions.visible(value[:length], 1)
+        with pytest.raises(Corrupt):
+            versions.between(value[:length], 0, 1)

@@ -165,11 +165,16 @@ class History:
         for name, view in plan.views.items():
             text = sqlglot.transpile(view.sql, read="spark", write="duckdb")[0]
             oracle.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
-        for name in plan.views:
-            if epochs.ready(name):
-                expected = oracle.execute(f"SELECT * FROM {name}").fetchall()
-                found = view_rows(self.store, plan.program.placements[name], published.epoch)
-                assert_same(found, expected, name)
+        expected = {
+            name: oracle.execute(f"SELECT * FROM {name}").fetchall()
+            for name in plan.views
+            if epochs.ready(name)
+        }
+        for name in plan.views:  # another history may have a table of that name
+            oracle.execute(f"DROP VIEW {name}")
+        for name, rows in expected.items():
+            found = view_rows(self.store, plan.program.placements[name], published.epoch)
+            assert_same(found, rows, name)
 
 
 @cache

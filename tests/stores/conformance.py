@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
 import pytest
 
 from viewkeep.codec.keys import KeyCodec, prefix_end
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, EpochGone, Fenced, InvalidRow
 from viewkeep.stores.contract import ABSENT, Cut, Kind, StateWrite, Store, TableSize, TableWrite
@@ -23,6 +25,7 @@ StoreFactory = Callable[..., Store]
 
 ROWS = RowCodec((Column("id", BIGINT), Column("name", STRING), Column("votes", BIGINT)))
 KEYS = KeyCodec((BIGINT,))
+PAIRS = KeyCodec((BIGINT, BIGINT))
 TABLE = 7
 OTHER = 8
 
@@ -50,6 +53,32 @@ def names(store: Store, numbers: Any, table: int = TABLE) -> list[str | None]:
     return [None if data is None else ROWS.decode_one(data)[1] for data in found]
 
 
+Versions = list[tuple[int, bytes | None]]
+
+
+def rows_at(
+    store: Store, epoch: int, start: bytes = b"", stop: bytes | None = None
+) -> dict[bytes, bytes]:
+    """The rows of a state table at an epoch, on the first shard."""
+    chunk = store.state_scan(0, TABLE, start=start, stop=stop, limit=999, at=epoch)
+    return dict(zip(chunk.keys, chunk.rows, strict=True))
+
+
+def changes_of(
+    store: Store, after: int, upto: int, limit: int, start: bytes, stop: bytes | None
+) -> dict[bytes, Versions]:
+    """All changes of a range, read `limit` rows at a time."""
+    found: dict[bytes, Versions] = {}
+    more = True
+    while more:
+        part = store.state_changes(0, TABLE, after, upto, start=start, stop=stop, limit=limit)
+        assert part.keys == sorted(part.keys)
+        found.update(zip(part.keys, part.versions, strict=True))
+        more = part.more
+        start = part.keys[-1] + b"\0" if more else b""
+    return found
+
+
 def scan_all(store: Store, table: int, limit: int = 3, **options: Any) -> dict[bytes, bytes]:
     """All rows of a table, a chunk at a time, with the order checked."""
     everything: dict[bytes, bytes] = {}
@@ -65,6 +94,7 @@ def scan_all(store: Store, table: int, limit: int = 3, **options: Any) -> dict[b
                 limit=limit,
                 at=options.get("at"),
                 reverse=options.get("reverse", False),
+                only=options.get("only"),
             )
             assert len(chunk.keys) == len(chunk.rows) <= limit
             seen += chunk.keys
@@ -262,6 +292,29 @@ class ScanSuite:
         prefix = codec.encode_one(("b",))
         assert sorted(scan_all(store, TABLE, start=prefix, stop=prefix_end(prefix))) == keys[3:6]
 
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_patterns(self, store: Store, reverse: bool) -> None:
+        pairs = [(a, b) for a in range(6) for b in range(5) if (a + b) % 4]
+        made = [PAIRS.encode_one(pair) for pair in pairs]
+        rows = [row(a, None, b) for a, b in pairs]
+        store.write([TableWrite(TABLE, ROWS, Kind.PUT, made, rows)])
+        cut = store.head()
+        gone = [PAIRS.encode_one(pair) for pair in pairs if pair[0] == 3]
+        store.write([TableWrite(TABLE, ROWS, Kind.DELETE, gone)])
+        extra = [PAIRS.encode_one((a, 2)) for a in (8, 9)]
+        store.write([TableWrite(TABLE, ROWS, Kind.PUT, extra, [row(8), row(9)])])
+        for wanted in range(6):
+            only = KeyPattern(PAIRS, {1: wanted})
+            for at, there in ((cut, made), (None, [k for k in made if k not in gone] + extra)):
+                expected = {k for k in there if PAIRS.decode_one(k)[1] == wanted}
+                for start, stop in ((b"", None), (PAIRS.encode_one((1,)), PAIRS.encode_one((9,)))):
+                    found = scan_all(
+                        store, TABLE, at=at, start=start, stop=stop, reverse=reverse, only=only
+                    )
+                    assert set(found) == {
+                        k for k in expected if k >= start and (stop is None or k < stop)
+                    }
+
     def test_rows_at_a_cut(self, store: Store) -> None:
         store.write([put(range(10), "old")])
         cut = store.head()
@@ -441,6 +494,24 @@ class StateSuite:
         part = store.state_scan(0, TABLE, start=keys[1], stop=keys[9], limit=99, at=None)
         assert part.keys == [keys[1], keys[8]]
 
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_patterns(self, store: Store, reverse: bool) -> None:
+        made = [PAIRS.encode_one((a, b)) for a in range(6) for b in range(5) if (a + b) % 4]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, made, made)])
+        store.state_apply(
+            0, 1, 0, [StateWrite(OTHER, made, made), StateWrite(TABLE - 1, made, made)]
+        )
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, made[:9], [None] * 9)])
+        for wanted in range(6):
+            only = KeyPattern(PAIRS, {1: wanted})
+            for at, there in ((1, made), (2, made[9:]), (None, made[9:])):
+                expected = [k for k in there if PAIRS.decode_one(k)[1] == wanted]
+                expected.sort(reverse=reverse)
+                chunk = store.state_scan(0, TABLE, limit=99, at=at, reverse=reverse, only=only)
+                assert (chunk.keys, chunk.rows, chunk.more) == (expected, expected, False)
+                chunk = store.state_scan(0, TABLE, limit=2, at=at, reverse=reverse, only=only)
+                assert (chunk.keys, chunk.more) == (expected[:2], len(expected) > 2)
+
     @pytest.mark.parametrize("size", [1, 2, 3, 100])
     @pytest.mark.parametrize("limits", [None, [2, 0, 1, 5, 3]])
     def test_find_by_prefixes(self, store: Store, size: int, limits: list[int] | None) -> None:
@@ -461,6 +532,41 @@ class StateSuite:
             found = [row for b in batches for row in zip(b.places, b.keys, b.rows, strict=True)]
             assert found == expected
             assert all(0 < len(batch.rows) <= size for batch in batches)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_changes_lead_from_epoch_to_epoch(self, store: Store, seed: int) -> None:
+        """Changes, replayed upon the rows of any kept epoch, give the rows of each later one."""
+        source = random.Random(seed)
+        keys = [key(number) for number in range(12)]
+        for epoch in range(1, 9):
+            chosen = source.sample(keys, source.randrange(6))
+            rows = [source.choice([None, b"a", b"b", b"c" * 9]) for _ in chosen]
+            for _ in range(source.choice([1, 2])):  # a task may run twice
+                store.state_apply(
+                    0, epoch, 2 if epoch > 2 else 0, [StateWrite(TABLE, chosen, rows)]
+                )
+            if source.random() < 0.3:
+                store.state_sweep(0, min(epoch - 1, 2))
+        store.state_apply(0, 9, 2, [StateWrite(TABLE, keys, [b"not published"] * 12)])
+        with pytest.raises(EpochGone):
+            store.state_changes(0, TABLE, 1, 8, limit=99)
+        assert store.state_changes(0, OTHER, 2, 8, limit=99).keys == []
+        assert store.state_changes(1, TABLE, 2, 8, limit=99).keys == []
+        for after in range(2, 9):
+            for low, high in ((0, 12), (3, 7)):
+                stop = keys[high] if high < 12 else None
+                changes = changes_of(store, after, 8, source.choice([1, 3, 99]), keys[low], stop)
+                rows_now = rows_at(store, after, keys[low], stop)
+                for epoch in range(after + 1, 9):
+                    for changed, versions in changes.items():
+                        assert versions[0] == (after, rows_at(store, after).get(changed))
+                        assert all(a[1] != b[1] for a, b in pairwise(versions))
+                        for stamped, body in versions[1:]:
+                            if stamped == epoch and body is None:
+                                del rows_now[changed]
+                            elif stamped == epoch and body is not None:
+                                rows_now[changed] = body
+                    assert rows_now == rows_at(store, epoch, keys[low], stop)
 
     def test_applying_again_changes_nothing(self, store: Store) -> None:
         writes = [StateWrite(TABLE, [key(1), key(2)], [b"x", None])]

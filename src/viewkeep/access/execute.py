@@ -16,7 +16,7 @@ from sqlglot import exp
 from viewkeep.access import changes
 from viewkeep.access.queries import readable, run_query
 from viewkeep.access.readers import TableReader
-from viewkeep.access.reads import Reader
+from viewkeep.access.reads import At, Reader
 from viewkeep.access.results import Result
 from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
@@ -40,11 +40,14 @@ class Executor:
     def __init__(self, catalog: Catalog, reader: Reader, write: changes.Write):
         self._catalog, self._reader, self._write = catalog, reader, write
 
-    def run(self, text: str) -> Iterator[Result]:
-        """Run statements separated by `;`, giving the result of each."""
+    def run(self, text: str, at: At | None = None) -> Iterator[Result]:
+        """Run statements separated by `;`, giving the result of each.
+
+        `at` says what each SELECT sees; see `run_query`.
+        """
         for tree in parse(text):
             basis = self._reader.current()
-            yield self._run(analyse(tree, self._resolver(tree), basis.program.joins), basis)
+            yield self._run(analyse(tree, self._resolver(tree), basis.program.joins), basis, at)
 
     def create_views(self, text: str) -> list[str]:
         """Create the views of some CREATE VIEW statements in one change; their names."""
@@ -63,7 +66,9 @@ class Executor:
                     fragment=text_of(tree)[:80],
                     hint="Run other statements with sql() or execute()",
                 )
-            made[statement.view.name] = statement.view
+            name = statement.view.name
+            if not (statement.if_not_exists and (name in made or name in basis.views)):
+                made[name] = statement.view
             wanted.append(statement)
         self._catalog.create_views(wanted, basis)
         return list(made)
@@ -97,7 +102,7 @@ class Executor:
 
         return lambda name: readable(self._resolve(name))
 
-    def _run(self, statement: st.Statement, basis: PlanVersion) -> Result:
+    def _run(self, statement: st.Statement, basis: PlanVersion, at: At | None) -> Result:
         catalog = self._catalog
         match statement:
             case st.CreateTable(name, schema, if_not_exists):
@@ -119,7 +124,8 @@ class Executor:
             case st.Delete():
                 return _done(self._delete(statement), "deleted")
             case st.Select(query):
-                return Result(run_query(self._reader, query))
+                answer = run_query(self._reader, query, at)
+                return Result(answer.rows, epoch=answer.epoch, how=answer.how)
             case st.Explain(inner):
                 lines = self._explained(inner).splitlines()
                 return Result(pl.DataFrame({"plan": lines}))
@@ -133,7 +139,7 @@ class Executor:
     def _insert(self, statement: st.Insert) -> int:
         base = self._reader.table(statement.table).base
         if statement.query is not None:
-            found = run_query(self._reader, statement.query)
+            found = run_query(self._reader, statement.query).rows
             found.columns = list(statement.columns)
             if not statement.replace:
                 return self._write(base.inserts(found))

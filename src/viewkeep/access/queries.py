@@ -1,20 +1,24 @@
 """SELECT, evaluated once over the rows that are there.
 
-Law: a query reads one point. Base tables are read as they are now, unless it reads a view too: then
-all is read at the published epoch and its cut. A view is read like a table, out of its state table;
-it is never computed a second time from the base.
+Law: a query reads one point. Base tables are read as they are now, unless it reads a view too or a
+stable read is asked for: then all is read at the published epoch and its cut. A view is read like a
+table, out of its state table; it is never computed a second time from the base.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import polars as pl
 
-from viewkeep.access.ranges import EVERYTHING
+from viewkeep.access.ranges import EVERYTHING, Bounds, bounds_of
 from viewkeep.access.readers import TableReader, ViewReader
-from viewkeep.access.reads import Reader, ReadPoint
+from viewkeep.access.reads import At, Reader, ReadPoint
 from viewkeep.engine.adhoc import evaluate
+from viewkeep.errors import InvalidRow
 from viewkeep.expr import Expr, Scalar
 from viewkeep.plan.nodes import Arrange, Filter, KeyPart, Node, Source, View, inputs, sources
 from viewkeep.plan.passes import optimise
@@ -23,6 +27,7 @@ from viewkeep.sql.statements import Query
 from viewkeep.types import BIGINT, Column, Schema
 
 STAND_IN = 0  # the number of a table that stands for a view; real tables have positive ones
+BY_KEY, BY_PREFIX, BY_SCAN = "by key", "by the beginning of its key", "by scanning it"
 _ROW = "#row"  # tells the rows of a view apart whose key is not all visible
 
 
@@ -40,18 +45,42 @@ def readable(relation: Source | View) -> Source | View:
     return View(relation.name, relation.sql, node, tuple((n, n) for n in relation.visible))
 
 
-def run_query(reader: Reader, query: Query) -> pl.DataFrame:
-    """The rows of a query over `readable` relations, under their visible names, in its order."""
+@dataclass(frozen=True)
+class Answer:
+    """The rows of a query, how each relation was read for them, and the epoch if one was read."""
+
+    rows: pl.DataFrame
+    how: str
+    epoch: int | None
+
+
+def run_query(reader: Reader, query: Query, at: At | None = None) -> Answer:
+    """The rows of a query over `readable` relations, under their visible names, in its order.
+
+    With `at="stable"` base tables are read at the published cut too, with `at="latest"` views are
+    read as they are now.
+    """
     wanted = {inner for _, inner in query.columns} | {part.name for part in query.order}
     node = optimise(query.node, wanted)
     conditions = _conditions(node)
 
-    def run(point: ReadPoint) -> pl.DataFrame:
-        return evaluate(node, lambda source: _rows(reader, source, conditions[source], point))
+    def run(point: ReadPoint) -> Answer:
+        ways: dict[str, str] = {}
+
+        def rows_of(source: Source) -> pl.DataFrame:
+            rows, ways[source.table] = _rows(reader, source, conditions[source], point)
+            return rows
+
+        rows = evaluate(node, rows_of)
+        how = ", ".join(f"{name} {ways[name]}" for name in sorted(ways))
+        return Answer(rows, how or "without reading", point.epoch)
 
     # What is written decides, not whether the passes found that the view does not matter.
     views = any(source.number == STAND_IN for source in sources(query.node))
-    rows = reader.stably(run) if views else run(reader.newest())
+    if at is None:
+        at = "stable" if views else "latest"
+    answer = reader.run_at(at, run)
+    rows = answer.rows
     if query.order:
         descending = [part.descending for part in query.order]
         # As Spark SQL: NULLs come first going up and last going down.
@@ -63,7 +92,8 @@ def run_query(reader: Reader, query: Query) -> pl.DataFrame:
         )
     if query.offset or query.limit is not None:
         rows = rows.slice(query.offset, query.limit)
-    return rows.select(pl.col(inner).alias(outer) for outer, inner in query.columns)
+    rows = rows.select(pl.col(inner).alias(outer) for outer, inner in query.columns)
+    return replace(answer, rows=rows)
 
 
 def _conditions(node: Node) -> dict[Source, list[Expr | None]]:
@@ -83,40 +113,56 @@ def _reads(node: Node, condition: Expr | None) -> Iterator[tuple[Source, Expr | 
 
 def _rows(
     reader: Reader, source: Source, conditions: list[Expr | None], point: ReadPoint
-) -> pl.DataFrame:
-    """The rows of a relation that a query may need."""
+) -> tuple[pl.DataFrame, str]:
+    """The rows of a relation that a query may need, and how they were read."""
     relation = reader.open(source.table, point)
     if isinstance(relation, ViewReader):
-        rows = _view_rows(reader, relation, conditions, point)
+        rows, how = _view_rows(reader, relation, conditions, point)
         if _ROW in source.schema:
             rows = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
-        return rows
+        return rows, how
     return _table_rows(reader, relation, conditions, point)
 
 
 def _table_rows(
     reader: Reader, table: TableReader, conditions: list[Expr | None], point: ReadPoint
-) -> pl.DataFrame:
-    """The rows of a base table, by key where every condition names whole keys."""
-    keys = _keys(conditions, [table.schema[name] for name in table.key])
-    if keys is None:
-        rows = [row for _, row in table.scan(reader.store, EVERYTHING, point.cut)]
-    else:
+) -> tuple[pl.DataFrame, str]:
+    """The rows of a base table, by key where every condition names keys or their beginnings."""
+    columns = [table.schema[name] for name in table.key]
+    keys = _keys(conditions, columns)
+    if keys is not None:
         rows = [row for row in table.find(reader.store, keys, point.cut) if row is not None]
-    return table.frame(rows)
+        return table.frame(rows), BY_KEY
+    bounds, how = _ranges(table, conditions, columns)
+    rows = [row for b in bounds for _, row in table.scan(reader.store, b, point.cut)]
+    return table.frame(rows), how
 
 
 def _view_rows(
     reader: Reader, view: ViewReader, conditions: list[Expr | None], point: ReadPoint
-) -> pl.DataFrame:
-    """The rows of a view, by key where every condition names whole keys."""
-    visible = set(view.key) <= set(view.names)
-    keys = _keys(conditions, [view.schema[name] for name in view.key]) if visible else None
-    if keys is None:
-        rows = view.scan(reader.store, EVERYTHING, point.epoch)
-    else:
+) -> tuple[pl.DataFrame, str]:
+    """The rows of a view, by key where every condition names keys or their beginnings."""
+    columns = [view.schema[name] for name in takewhile(view.names.__contains__, view.key)]
+    keys = _keys(conditions, columns) if len(columns) == len(view.key) else None
+    if keys is not None:
         rows = [row for row in view.find(reader.store, keys, point.epoch) if row is not None]
-    return view.frame(rows)
+        return view.frame(rows), BY_KEY
+    bounds, how = _ranges(view, conditions, columns)
+    rows = [row for b in bounds for _, row in view.scan(reader.store, b, point.epoch)]
+    return view.frame(rows), how
+
+
+def _ranges(
+    relation: TableReader | ViewReader, conditions: list[Expr | None], columns: list[Column]
+) -> tuple[list[Bounds], str]:
+    """What to scan: the longest beginnings of the key that every condition names, or all."""
+    for count in range(len(columns) - 1, 0, -1):
+        keys = _keys(conditions, columns[:count])
+        if keys is not None:
+            with suppress(InvalidRow):  # a value that is too long, or that no key can hold
+                codec, names = relation.key_codec, relation.key
+                return [bounds_of(codec, names, relation.name, prefix=k) for k in keys], BY_PREFIX
+    return [EVERYTHING], BY_SCAN
 
 
 def _keys(conditions: list[Expr | None], columns: list[Column]) -> list[tuple[Scalar, ...]] | None:

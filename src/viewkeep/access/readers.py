@@ -6,17 +6,23 @@ looks at the clock of publication itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import polars as pl
 
-from viewkeep.access.ranges import Bounds, merged
+from viewkeep.access.ranges import CHUNK, Bounds, Fits, chunks, merged
 from viewkeep.access.writes import BaseTable, Key, key_tuple
-from viewkeep.codec.keys import hash_key
+from viewkeep.codec.keys import MAX_KEY, hash_key
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import InvalidRow
 from viewkeep.plan.program import Placement
 from viewkeep.stores.contract import Chunk, Cut, Store
+
+GetChunk: TypeAlias = Callable[[int, bytes, bytes | None, int], Chunk]
 
 
 class ViewReader:
@@ -33,6 +39,7 @@ class ViewReader:
         at = {column.name: index for index, column in enumerate(self.table.columns)}
         self._inner = tuple(inner for _, inner in placement.columns)
         self._indices = tuple(at[inner] for inner in self._inner)
+        self._key_at = tuple(at[name] for name in self.table.key_names)
 
     def shard_of(self, values: Sequence[object], key: bytes) -> int:
         """The shard of a key, or of a prefix that has the columns which choose the shard."""
@@ -49,11 +56,7 @@ class ViewReader:
             raise InvalidRow(f"{self.name}: {error}") from error
         shard = self.shard_of(values, encoded)
         row = store.state_get(shard, self.table.number, (encoded,), epoch)[0]
-        if row is None:
-            return None
-        return dict(
-            zip(self.names, self.table.row_codec.decode_one(row, self._indices), strict=True)
-        )
+        return None if row is None else self.as_dict(row)
 
     def get_many(
         self, store: Store, keys: Sequence[Key], epoch: int | None
@@ -89,13 +92,20 @@ class ViewReader:
             )
         return values
 
-    def scan(self, store: Store, bounds: Bounds, epoch: int | None) -> list[bytes]:
-        """Row bytes of a range, in key order."""
-        shards: Iterable[int] = range(self.shards)
-        if len(bounds.prefix) >= self._shard_width:
-            chosen = self.table.shard_codec.encode_one(bounds.prefix[: self._shard_width])
-            shards = (hash_key(chosen) % self.shards,)
+    def scan(self, store: Store, bounds: Bounds, epoch: int | None) -> list[tuple[bytes, bytes]]:
+        """Keys and row bytes of a range, in key order."""
+        chunk = self._chunk(store, bounds, epoch)
+        return merged(chunk, self.shards_of(bounds.prefix), bounds, self._fits(bounds))
 
+    def chunks(
+        self, store: Store, bounds: Bounds, epoch: int | None
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Keys and row bytes of a range a chunk at a time, shard after shard."""
+        chunk, fits = self._chunk(store, bounds, epoch), self._fits(bounds)
+        for shard in self.shards_of(bounds.prefix):
+            yield from chunks(chunk, shard, bounds, fits)
+
+    def _chunk(self, store: Store, bounds: Bounds, epoch: int | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
             return store.state_scan(
                 part,
@@ -105,15 +115,84 @@ class ViewReader:
                 limit=limit,
                 at=epoch,
                 reverse=bounds.reverse,
+                only=bounds.only,
             )
 
-        return [row for _, row in merged(chunk, shards, bounds)]
+        return chunk
 
-    def frame(self, rows: Sequence[bytes]) -> pl.DataFrame:
-        """The shown columns of row bytes."""
-        distinct = list(dict.fromkeys(self._inner))
+    def _fits(self, bounds: Bounds) -> Fits | None:
+        return _fits(bounds.only, self.key_of)
+
+    def shards_of(self, prefix: Sequence[object]) -> Iterable[int]:
+        """The shards that hold rows whose keys start with these values."""
+        if len(prefix) < self._shard_width:
+            return range(self.shards)
+        chosen = self.table.shard_codec.encode_one(prefix[: self._shard_width])
+        return (hash_key(chosen) % self.shards,)
+
+    def walk(self, store: Store, bounds: Bounds, epoch: int) -> Iterator[bytes]:
+        """Row bytes of a range in key order, read from the shards as they are asked for."""
+        parts = [self._walk(store, shard, bounds, epoch) for shard in self.shards_of(bounds.prefix)]
+        return (row for _, row in heapq.merge(*parts, key=itemgetter(0)))
+
+    def _walk(
+        self, store: Store, shard: int, bounds: Bounds, epoch: int
+    ) -> Iterator[tuple[bytes, bytes]]:
+        start, more = bounds.start, True
+        while more:
+            found = store.state_scan(
+                shard, self.table.number, start=start, stop=bounds.stop, limit=CHUNK, at=epoch
+            )
+            yield from zip(found.keys, found.rows, strict=True)
+            more = found.more
+            if more:
+                start = found.keys[-1] + b"\0"
+
+    def changes(
+        self, store: Store, bounds: Bounds, after: int, upto: int
+    ) -> list[tuple[int, bytes, bytes | None, bytes | None]]:
+        """What epochs in (after, upto] changed in a range: epoch, key, old row, new row.
+
+        In the order of epochs, and of keys within one.
+        """
+        changes = []
+        for shard in self.shards_of(bounds.prefix):
+            start, more = bounds.start, True
+            while more:
+                found = store.state_changes(
+                    shard,
+                    self.table.number,
+                    after,
+                    upto,
+                    start=start,
+                    stop=bounds.stop,
+                    limit=CHUNK,
+                )
+                for key, versions in zip(found.keys, found.versions, strict=True):
+                    for (_, old), (epoch, new) in pairwise(versions):
+                        changes.append((epoch, key, old, new))
+                more = found.more
+                if more:
+                    start = found.keys[-1] + b"\0"
+        changes.sort(key=itemgetter(0, 1))
+        return changes
+
+    def as_dict(self, row: bytes) -> dict[str, Any]:
+        """The shown columns of one row."""
+        values = self.table.row_codec.decode_one(row, self._indices)
+        return dict(zip(self.names, values, strict=True))
+
+    def key_of(self, row: bytes) -> tuple[object, ...]:
+        """The values of a row's key columns, shown or not."""
+        return tuple(self.table.row_codec.decode_one(row, self._key_at))
+
+    def frame(self, rows: Sequence[bytes], names: Sequence[str] | None = None) -> pl.DataFrame:
+        """The shown columns of row bytes, or some of them."""
+        shown = list(zip(self.names, self._inner, strict=True))
+        if names is not None:
+            shown = [(outer, inner) for outer, inner in shown if outer in names]
+        distinct = list(dict.fromkeys(inner for _, inner in shown))
         decoded = self.table.row_codec.decode(rows, distinct)
-        shown = zip(self.names, self._inner, strict=True)
         return decoded.select(pl.col(inner).alias(outer) for outer, inner in shown)
 
 
@@ -148,7 +227,18 @@ class TableReader:
 
     def scan(self, store: Store, bounds: Bounds, cut: Cut | None) -> list[tuple[bytes, bytes]]:
         """Keys and row bytes of a range, in key order."""
+        chunk = self._chunk(store, bounds, cut)
+        return merged(chunk, range(self.nodes), bounds, self._fits(bounds))
 
+    def chunks(
+        self, store: Store, bounds: Bounds, cut: Cut | None
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Keys and row bytes of a range a chunk at a time, node after node."""
+        chunk, fits = self._chunk(store, bounds, cut), self._fits(bounds)
+        for node in range(self.nodes):
+            yield from chunks(chunk, node, bounds, fits)
+
+    def _chunk(self, store: Store, bounds: Bounds, cut: Cut | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
             return store.scan(
                 part,
@@ -158,10 +248,24 @@ class TableReader:
                 limit=limit,
                 at=cut,
                 reverse=bounds.reverse,
+                only=bounds.only,
             )
 
-        return merged(chunk, range(self.nodes), bounds)
+        return chunk
 
-    def frame(self, rows: Sequence[bytes]) -> pl.DataFrame:
-        """The columns of row bytes."""
-        return self.base.frame(rows)
+    def _fits(self, bounds: Bounds) -> Fits | None:
+        return _fits(bounds.only, self.base.key_of)
+
+    def frame(self, rows: Sequence[bytes], names: Sequence[str] | None = None) -> pl.DataFrame:
+        """The columns of row bytes, or some of them."""
+        return self.base.frame(rows, names)
+
+
+def _fits(only: KeyPattern | None, key_of: Callable[[bytes], tuple[object, ...]]) -> Fits | None:
+    """Tells of rows that the store found for a pattern whether they belong to it.
+
+    A key that was cut does not tell; its row does.
+    """
+    if only is None:
+        return None
+    return lambda key, row: len(key) < MAX_KEY or only.fits(key_of(row))

@@ -8,15 +8,17 @@ may be ahead of publication. Base tables are read as they are now unless a cut i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from viewkeep.access.measures import Measured, measures_of
 from viewkeep.access.ranges import Bounds, bounds_of
 from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.access.results import Result
+from viewkeep.access.watch import Watch
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.programs import EMPTY, PlanVersion, load_plan, newest_plan, plan_key
@@ -24,7 +26,7 @@ from viewkeep.errors import EpochGone, NotReady, UnknownName, ViewkeepError
 from viewkeep.plan.nodes import View
 from viewkeep.stores.contract import Cut, Store
 
-At: TypeAlias = Literal["stable", "latest"]
+At: TypeAlias = Literal["stable", "latest"] | int
 T = TypeVar("T")
 
 PIN_SECONDS = 60.0
@@ -47,7 +49,7 @@ def loading_of(epochs: Epochs, view: str) -> str | None:
 class ReadPoint:
     """What a read sees: an epoch with its cut and plan; `newest` asks for the newest rows."""
 
-    def __init__(self, published: Published, *, newest: bool = False):
+    def __init__(self, published: Published | Pin, *, newest: bool = False):
         self.plan, self.loading = published.plan, published.loading
         self.epoch: int | None = None if newest else published.epoch
         self.cut: Cut | None = None if newest else published.cut
@@ -58,6 +60,7 @@ class Reader:
 
     def __init__(self, store: Store, epochs: Epochs, url: str):
         self.store, self.epochs, self.url = store, epochs, url
+        self.watch = Watch(epochs)
         self._newest = EMPTY
         # Readers by the newest plan, the published plan and the name; they grow by DDL only.
         self._views: dict[tuple[int, int, str], ViewReader] = {}
@@ -146,6 +149,10 @@ class Reader:
 
     # -- where to read -------------------------------------------------------------------------
 
+    def published(self) -> Published:
+        """The epoch that a stable read sees."""
+        return self.epochs.read().published
+
     def newest(self) -> ReadPoint:
         """The newest rows of all."""
         return ReadPoint(self.epochs.read().published, newest=True)
@@ -153,7 +160,7 @@ class Reader:
     def stably(self, read: Callable[[ReadPoint], T]) -> T:
         """Run a read at the published epoch, again at a newer one if the epoch goes meanwhile."""
         for _ in range(UNPINNED_TRIES):
-            point = ReadPoint(self.epochs.read().published)
+            point = ReadPoint(self.published())
             with suppress(EpochGone):
                 found = read(point)
                 if self._kept(point):
@@ -171,11 +178,39 @@ class Reader:
 
     def run(self, name: str, at: At | None, read: Callable[[ReadPoint], T]) -> T:
         """Run a read of `name` at what `at` says: views by default stable, base tables as now."""
-        if at == "stable" or (at is None and self.is_view(name)):
+        if at is None:
+            at = "stable" if self.is_view(name) else "latest"
+        return self.run_at(at, read)
+
+    def run_at(self, at: At, read: Callable[[ReadPoint], T]) -> T:
+        """Run a read at the published epoch, at the newest rows, or at a kept epoch."""
+        if at == "stable":
             return self.stably(read)
-        if at in (None, "latest"):
+        if at == "latest":
             return read(self.newest())
-        raise ValueError(f'at is "stable" or "latest", not {at!r}')
+        if isinstance(at, int) and not isinstance(at, bool):
+            return self._kept_read(at, read)
+        raise ValueError(f'at is "stable", "latest" or the number of an epoch, not {at!r}')
+
+    def _kept_read(self, epoch: int, read: Callable[[ReadPoint], T]) -> T:
+        """Run a read at the published epoch if it is this one, or at a pinned one."""
+        found = read(ReadPoint(self._kept_epoch(epoch)))
+        self._kept_epoch(epoch)  # if its pin has ended meanwhile, tables may have gone
+        return found
+
+    def _kept_epoch(self, epoch: int) -> Published | Pin:
+        published = self.published()
+        if epoch == published.epoch:
+            return published
+        if epoch > published.epoch:
+            raise EpochGone(f"epoch {epoch} is not published yet; epoch {published.epoch} is")
+        for pin in self.epochs.pins():
+            if pin.epoch == epoch:
+                return pin
+        raise EpochGone(
+            f"epoch {epoch} is not kept; a snapshot keeps one, and the published one is "
+            f"{published.epoch}"
+        )
 
     # -- reads ---------------------------------------------------------------------------------
 
@@ -183,7 +218,7 @@ class Reader:
         """One row by its key, or None."""
         if at is None or at == "stable":
             # The common case, a view at the published epoch, in two lookups of meta records.
-            point = ReadPoint(self.epochs.read().published)
+            point = ReadPoint(self.published())
             with suppress(EpochGone):
                 reader = self.open(name, point)
                 if isinstance(reader, ViewReader):
@@ -224,18 +259,55 @@ class Reader:
         return reader.get_many(self.store, keys, point.cut)
 
     def scan_at(self, name: str, point: ReadPoint, **selection: Any) -> Result:
-        """Rows of a prefix or range at a point."""
+        """Rows of a prefix, range or slice at a point."""
         reader = self.open(name, point)
         bounds: Bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
-        if isinstance(reader, ViewReader):
-            rows = reader.scan(self.store, bounds, point.epoch)
-            return Result(reader.frame(rows), epoch=point.epoch)
-        pairs = reader.scan(self.store, bounds, point.cut)
-        return Result(reader.frame([row for _, row in pairs]), epoch=point.epoch)
+        pairs = _pairs(reader, self.store, bounds.page(), point)
+        token = None
+        if bounds.limit is not None and len(pairs) > bounds.limit:
+            del pairs[bounds.limit :]
+            token = bounds.token(pairs[-1][0]) if pairs else None
+        rows = reader.frame([row for _, row in pairs])
+        return Result(rows, epoch=point.epoch, next=token)
+
+    def aggregate(
+        self, name: str, wanted: Sequence[str], at: At | None = None, **selection: Any
+    ) -> dict[str, Any]:
+        """Measures of the rows of a prefix, range or slice."""
+        return self.run(name, at, lambda point: self.aggregate_at(name, wanted, point, **selection))
+
+    def aggregate_at(
+        self, name: str, wanted: Sequence[str], point: ReadPoint, **selection: Any
+    ) -> dict[str, Any]:
+        """Measures of the rows of a prefix, range or slice at a point."""
+        reader = self.open(name, point)
+        bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
+        measured = Measured(measures_of(wanted, reader.schema, reader.names, name))
+        for pairs in _chunks(reader, self.store, bounds, point):
+            rows = [row for _, row in pairs]
+            columns = measured.columns
+            measured.add(len(rows), reader.frame(rows, columns) if columns and rows else None)
+        return measured.results()
 
     def snapshot(self, seconds: float = PIN_SECONDS) -> Snapshot:
         """A pinned epoch: all reads through it see one cut until it is closed."""
         return Snapshot(self, seconds)
+
+
+def _pairs(
+    reader: ViewReader | TableReader, store: Store, bounds: Bounds, point: ReadPoint
+) -> list[tuple[bytes, bytes]]:
+    if isinstance(reader, ViewReader):
+        return reader.scan(store, bounds, point.epoch)
+    return reader.scan(store, bounds, point.cut)
+
+
+def _chunks(
+    reader: ViewReader | TableReader, store: Store, bounds: Bounds, point: ReadPoint
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    if isinstance(reader, ViewReader):
+        return reader.chunks(store, bounds, point.epoch)
+    return reader.chunks(store, bounds, point.cut)
 
 
 class Snapshot:
@@ -269,8 +341,12 @@ class Snapshot:
         return self._reader.rows_at(name, keys, self.point)
 
     def scan(self, name: str, **selection: Any) -> Result:
-        """Rows of a prefix or range; arguments as for `Database.scan`."""
+        """Rows of a prefix, range or slice; arguments as for `Database.scan`."""
         return self._reader.scan_at(name, self.point, **selection)
+
+    def aggregate(self, name: str, *measures: str, **selection: Any) -> dict[str, Any]:
+        """Measures of rows; arguments as for `Database.aggregate`."""
+        return self._reader.aggregate_at(name, measures, self.point, **selection)
 
     def close(self) -> None:
         """Let the epoch go. Calling it twice is harmless."""

@@ -24,7 +24,8 @@ class Result:
     """Rows in order, and for a statement that has none a `message` of what it did.
 
     `affected` counts the rows that INSERT, UPDATE or DELETE changed. `epoch` is the epoch that the
-    rows were read at, None for base tables read as they are now.
+    rows were read at, None for base tables read as they are now. `how` says in which way a SELECT
+    read each relation. `next` is where a scan goes on that ended at its limit, else None.
     """
 
     def __init__(
@@ -34,9 +35,12 @@ class Result:
         message: str = "",
         affected: int = 0,
         epoch: int | None = None,
+        how: str = "",
+        next: str | None = None,
     ):
         self._frame = pl.DataFrame() if frame is None else frame
         self.message, self.affected, self.epoch = message, affected, epoch
+        self.how, self.next = how, next
 
     @property
     def columns(self) -> list[str]:

@@ -167,6 +167,10 @@ class BaseTable:
         """The frame of row bytes."""
         return self.row_codec.decode(rows, names)
 
+    def key_of(self, row: bytes) -> tuple[object, ...]:
+        """The values of a row's key columns."""
+        return tuple(self.row_codec.decode_one(row, self._key_at))
+
     def as_dict(self, row: bytes) -> dict[str, Any]:
         """One row as a dict."""
         return dict(zip(self.names, self.row_codec.decode_one(row), strict=True))

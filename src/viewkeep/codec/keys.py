@@ -134,6 +134,10 @@ class KeyCodec:
             raise InvalidRow(f"a key has {len(self.types)} columns, not {len(values)}")
         return key[:KEPT]
 
+    def column_encoder(self, place: int) -> Callable[[object], bytes]:
+        """Encodes values of one column as they stand within a key, whole however long."""
+        return self._encoders[place]
+
     def decode_one(self, key: bytes) -> tuple[object, ...]:
         """The values of a key, or of a prefix of whole columns."""
         if len(key) >= MAX_KEY:

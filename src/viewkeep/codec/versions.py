@@ -85,6 +85,29 @@ def push(value: bytes | None, epoch: int, body: bytes | None, horizon: int) -> b
     return value[:newer] + entry + value[rest:end]
 
 
+def between(value: bytes, after: int, upto: int) -> list[tuple[int, bytes | None]]:
+    """The body as of `after`, stamped so, then each change in (after, upto], oldest first."""
+    found: list[tuple[int, bytes | None]] = []
+    start: bytes | None = None
+    place = 0
+    for epoch, end in _entries(value):
+        if end > len(value):
+            raise Corrupt("a version list is cut short")
+        if epoch <= upto:
+            deleted = _unpack(value, place)[1] < 0
+            body = None if deleted else value[place + _HEADER : end]
+            if epoch <= after:
+                start = body
+                break
+            found.append((epoch, body))
+        place = end
+    changes = [(after, start)]
+    for epoch, body in reversed(found):
+        if body != changes[-1][1]:
+            changes.append((epoch, body))
+    return changes
+
+
 def newest_epoch(value: bytes) -> int:
     """The epoch of the newest version."""
     return int.from_bytes(value[:8], "little")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from viewkeep.codec.keys import prefix_end
 from viewkeep.codec.packed import Packed
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 
 
@@ -129,6 +130,20 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Changed:
+    """Rows of one state table that some epochs have changed, in key order.
+
+    `versions[i]` are those of `keys[i]` as (epoch, row or None), oldest first: the row as of the
+    epoch asked from, then every version that differs from the one before it. `more` tells whether
+    further rows of the range have changed.
+    """
+
+    keys: list[bytes]
+    versions: list[list[tuple[int, bytes | None]]]
+    more: bool
+
+
+@dataclass(frozen=True)
 class StateWrite:
     """New rows of one state table; a row of None deletes its key. Keys are distinct."""
 
@@ -197,9 +212,11 @@ class Store(ABC):
         limit: int,
         at: Cut | None = None,
         reverse: bool = False,
+        only: KeyPattern | None = None,
     ) -> Chunk:
         """Up to `limit` rows of one node with start <= key < stop, in key order.
 
+        With `only`, those whose keys match the pattern; what lies between is passed over by seeks.
         With `at`, the rows as they were at that cut: current rows overlaid with the earliest
         before-images logged after it. Raises EpochGone if the log no longer reaches back to it.
         """
@@ -258,9 +275,10 @@ class Store(ABC):
         limit: int,
         at: int | None,
         reverse: bool = False,
+        only: KeyPattern | None = None,
     ) -> Chunk:
         """Up to `limit` rows of one shard with start <= key < stop, as of epoch `at`, in key order
-        (or backwards from the end of the range)."""
+        (or backwards from the end of the range); with `only`, those whose keys match."""
 
     def state_find(
         self,
@@ -299,6 +317,48 @@ class Store(ABC):
                     places, keys, rows = [], [], []
         if rows:
             yield Found(places, keys, rows)
+
+    def state_changes(
+        self,
+        shard: int,
+        table: int,
+        after: int,
+        upto: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+    ) -> Changed:
+        """Up to `limit` rows with start <= key < stop that epochs in (after, upto] have changed.
+
+        `upto` is at most the published epoch. Raises EpochGone if versions as old as `after` have
+        been dropped. This default reads the whole range once per epoch and ignores `limit`; stores
+        may have a faster way.
+        """
+        found: dict[bytes, list[tuple[int, bytes | None]]] = {}
+        before = self._state_range(shard, table, start, stop, after)
+        for epoch in range(after + 1, upto + 1):
+            now = self._state_range(shard, table, start, stop, epoch)
+            for key in before.keys() | now.keys():
+                old, new = before.get(key), now.get(key)
+                if old != new:
+                    found.setdefault(key, [(after, old)]).append((epoch, new))
+            before = now
+        keys = sorted(found)
+        return Changed(keys, [found[key] for key in keys], False)
+
+    def _state_range(
+        self, shard: int, table: int, start: bytes, stop: bytes | None, at: int
+    ) -> dict[bytes, bytes]:
+        rows: dict[bytes, bytes] = {}
+        more = True
+        while more:
+            chunk = self.state_scan(shard, table, start=start, stop=stop, limit=10_000, at=at)
+            rows.update(zip(chunk.keys, chunk.rows, strict=True))
+            more = chunk.more
+            if more:
+                start = chunk.keys[-1] + b"\0"
+        return rows
 
     @abstractmethod
     def state_apply(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.stores.contract import Chunk, Cut, LogBatch, Sizes, StateWrite, Store, TableWrite
 
 Fault = Literal["before", "after", "twice"]
@@ -126,10 +127,10 @@ class FaultyStore(Store):
         limit: int,
         at: Cut | None = None,
         reverse: bool = False,
+        only: KeyPattern | None = None,
     ) -> Chunk:
-        return self._call(  # type: ignore[no-any-return]
-            "scan", node, table, start=start, stop=stop, limit=limit, at=at, reverse=reverse
-        )
+        options = {"start": start, "stop": stop, "limit": limit, "at": at, "reverse": reverse}
+        return self._call("scan", node, table, only=only, **options)  # type: ignore[no-any-return]
 
     def head(self) -> Cut:
         return self._call("head")  # type: ignore[no-any-return]
@@ -163,10 +164,10 @@ class FaultyStore(Store):
         limit: int,
         at: int | None,
         reverse: bool = False,
+        only: KeyPattern | None = None,
     ) -> Chunk:
-        return self._call(  # type: ignore[no-any-return]
-            "state_scan", shard, table, start=start, stop=stop, limit=limit, at=at, reverse=reverse
-        )
+        options = {"start": start, "stop": stop, "limit": limit, "at": at, "reverse": reverse}
+        return self._call("state_scan", shard, table, only=only, **options)  # type: ignore[no-any-return]
 
     def state_apply(
         self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.stores.contract import Chunk
 from viewkeep.stores.lmdb import log, segments
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
@@ -48,13 +49,16 @@ def scan(
     limit: int,
     at: int | None,
     reverse: bool,
+    only: KeyPattern | None = None,
 ) -> Chunk:
     """Up to `limit` rows of a range, now or as they were when the node's log ended at `at`."""
     low, high = key_range(table, start, stop)
     with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
-        rows = walk(cursor, low, high, reverse)
+        rows = walk(cursor, low, high, reverse, only)
         if at is not None:
             earlier = _before_images(node, txn, table, at, low, high)
+            if only is not None:
+                earlier = {k: row for k, row in earlier.items() if only.matches(k[PREFIX:])}
             if earlier:
                 rows = _overlay(rows, earlier, reverse)
         taken = list(islice(rows, limit + 1))

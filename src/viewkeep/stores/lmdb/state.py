@@ -7,18 +7,21 @@ the writes of an epoch again changes nothing; an epoch older than the shard's is
     sweep  epoch u64 · table u32 · key      -> empty: the row was deleted at that epoch
     info   "shard"                          -> latest epoch seen u64 · horizon u64
            "size" · table u32               -> rows i64 · bytes i64, with all their versions
+           "noted" ...                      -> which keys an epoch wrote; see `noted`
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from viewkeep.codec import versions
 from viewkeep.codec.keys import MAX_KEY
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
-from viewkeep.stores.contract import Chunk, Found, StateWrite, TableSize
+from viewkeep.stores.contract import Changed, Chunk, Found, StateWrite, TableSize
+from viewkeep.stores.lmdb import noted
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
 
@@ -27,6 +30,7 @@ _INFO_KEY = b"shard"
 _EPOCH = struct.Struct(">Q")
 _SIZE = struct.Struct("<qq")
 _SIZE_KEY = b"size"
+_FEW = 200  # rows
 
 
 def get(
@@ -53,6 +57,7 @@ def scan(
     limit: int,
     at: int | None,
     reverse: bool,
+    only: KeyPattern | None = None,
 ) -> Chunk:
     """Up to `limit` rows of a range that exist as of epoch `at`."""
     low, high = key_range(table, start, stop)
@@ -61,7 +66,7 @@ def scan(
         _check_kept(shard, txn, at)
         rows = (
             (key, row)
-            for key, value in walk(cursor, low, high, reverse)
+            for key, value in walk(cursor, low, high, reverse, only)
             if (row := visible(value, at)) is not None
         )
         taken = list(islice(rows, limit + 1))
@@ -110,6 +115,46 @@ def find(
             yield Found(places, keys, rows)
 
 
+def changes(
+    shard: Environment,
+    table: int,
+    after: int,
+    upto: int,
+    start: bytes,
+    stop: bytes | None,
+    limit: int,
+) -> Changed:
+    """Up to `limit` rows of a range that epochs in (after, upto] have changed.
+
+    Where an epoch wrote more keys than are noted it looks at every row of the range, 0.35 us each.
+    """
+    low, high = key_range(table, start, stop)
+    newest, between = versions.newest_epoch, versions.between
+    keys, found, more = list[bytes](), list[list[tuple[int, bytes | None]]](), False
+    with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
+        _check_kept(shard, txn, after)
+        rows = walk(cursor, low, high, False)
+        few = list(islice(rows, _FEW)) if start else []
+        if start and len(few) < _FEW:
+            rows = iter(few)  # a narrow range is read faster than notes are
+        elif (written := noted.written(shard, txn, table, after, upto)) is not None:
+            full = sorted(table.to_bytes(PREFIX, "big") + key for key in written)
+            rows = iter(cursor.getmulti([key for key in full if low <= key < high]))
+        else:
+            rows = chain(few, rows)
+        for key, value in rows:
+            if newest(value) <= after:
+                continue
+            changed = between(value, after, upto)
+            if len(changed) > 1:
+                if len(keys) == limit:
+                    more = True
+                    break
+                keys.append(key[PREFIX:])
+                found.append(changed)
+    return Changed(keys, found, more)
+
+
 def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
     """Stamp these rows with `epoch` in one transaction."""
     if horizon >= epoch:
@@ -127,6 +172,8 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         if epoch < seen:
             raise Fenced(f"epoch {epoch} is over: epoch {seen} has already written to this shard")
         _advance(shard, txn, epoch, max(horizon, kept_from))
+        noted.note(shard, txn, seen, epoch, writes)
+        noted.forget(shard, txn, max(horizon, kept_from))
         with txn.cursor(db=shard.dbs["rows"]) as cursor:
             old = dict(cursor.getmulti(keys))
             # A row that never was needs no tombstone.

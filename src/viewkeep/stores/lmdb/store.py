@@ -9,9 +9,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import (
     Capabilities,
+    Changed,
     Chunk,
     Cut,
     Found,
@@ -88,9 +90,11 @@ class LmdbStore(Store):
         limit: int,
         at: Cut | None = None,
         reverse: bool = False,
+        only: KeyPattern | None = None,
     ) -> Chunk:
         offset = None if at is None else at.offsets[node]
-        return base.scan(self._database.nodes[node], table, start, stop, limit, offset, reverse)
+        environment = self._database.nodes[node]
+        return base.scan(environment, table, start, stop, limit, offset, reverse, only)
 
     def head(self) -> Cut:
         return cuts.head(self._database.nodes)
@@ -137,8 +141,10 @@ class LmdbStore(Store):
         limit: int,
         at: int | None,
         reverse: bool = False,
+        only: KeyPattern | None = None,
     ) -> Chunk:
-        return state.scan(self._database.shards[shard], table, start, stop, limit, at, reverse)
+        environment = self._database.shards[shard]
+        return state.scan(environment, table, start, stop, limit, at, reverse, only)
 
     def state_find(
         self,
@@ -151,6 +157,20 @@ class LmdbStore(Store):
         size: int = 20_000,
     ) -> Iterator[Found]:
         return state.find(self._database.shards[shard], table, prefixes, at, limits, size)
+
+    def state_changes(
+        self,
+        shard: int,
+        table: int,
+        after: int,
+        upto: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+    ) -> Changed:
+        environment = self._database.shards[shard]
+        return state.changes(environment, table, after, upto, start, stop, limit)
 
     def state_apply(
         self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]

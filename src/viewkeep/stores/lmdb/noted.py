@@ -1,0 +1,96 @@
+"""Which keys an epoch has written, noted per table, so that changes are found without a scan.
+
+Law: if `since` is at or before an epoch, and the epoch lies after the horizon, then the note of a
+table names every key of it that the epoch wrote, or says that they were many; where there is no
+note, it wrote none. Notes are written in the transaction of the rows.
+
+    info   "noted" · epoch u64 · table u32   -> (length u16 · key)* , or empty: too many to note
+           "since noted"                     -> epoch u64, the first whose writes were noted
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from viewkeep.stores.contract import StateWrite
+from viewkeep.stores.lmdb.environment import Environment, Transaction
+
+MOST = 2_000  # keys of a table and epoch that are noted; if it writes more, the table is scanned
+_FORGOTTEN = 1_000  # notes removed at a time
+_NOTE = b"noted"
+_SINCE = b"since noted"
+_PLACE = struct.Struct(">QI")
+_EPOCH = struct.Struct(">Q")
+_NOTE_SIZE = len(_NOTE) + _PLACE.size
+_LENGTH = struct.Struct("<H")
+
+
+def note(
+    shard: Environment, txn: Transaction, seen: int, epoch: int, writes: Sequence[StateWrite]
+) -> None:
+    """Note the keys of some writes; `seen` is the latest epoch that wrote here before.
+
+    Noting them again changes nothing.
+    """
+    info = shard.dbs["info"]
+    if txn.get(_SINCE, db=info) is None:
+        # Tasks of this epoch may have written before notes were kept: count from the next.
+        txn.put(_SINCE, _EPOCH.pack(epoch + 1 if seen else 0), db=info)
+    for write in writes:
+        if not write.keys:
+            continue
+        place = _NOTE + _PLACE.pack(epoch, write.table)
+        known = txn.get(place, db=info)
+        if known == b"":
+            continue
+        packed = b""
+        if len(write.keys) <= MOST:
+            keys = write.keys if known is None else sorted({*_unpacked(known), *write.keys})
+            packed = _packed(keys) if len(keys) <= MOST else b""
+        if packed != known:
+            txn.put(place, packed, db=info)
+
+
+def forget(shard: Environment, txn: Transaction, horizon: int) -> None:
+    """Remove notes of epochs up to the horizon, some at a time."""
+    with txn.cursor(db=shard.dbs["info"]) as cursor:
+        found, left = cursor.set_range(_NOTE), _FORGOTTEN
+        while found and left:
+            key = cursor.key()
+            if len(key) != _NOTE_SIZE or not key.startswith(_NOTE):
+                return
+            if _PLACE.unpack_from(key, len(_NOTE))[0] > horizon:
+                return
+            cursor.delete()
+            found, left = bool(cursor.key()), left - 1
+
+
+def written(
+    shard: Environment, txn: Transaction, table: int, after: int, upto: int
+) -> set[bytes] | None:
+    """The keys that epochs in (after, upto] wrote; None if they are not noted."""
+    info = shard.dbs["info"]
+    since = txn.get(_SINCE, db=info)
+    if since is None or _EPOCH.unpack(since)[0] > after + 1:
+        return None
+    keys: set[bytes] = set()
+    for epoch in range(after + 1, upto + 1):
+        known = txn.get(_NOTE + _PLACE.pack(epoch, table), db=info)
+        if known == b"":
+            return None
+        keys.update(_unpacked(known or b""))
+    return keys
+
+
+def _packed(keys: Iterable[bytes]) -> bytes:
+    return b"".join([_LENGTH.pack(len(key)) + key for key in keys])
+
+
+def _unpacked(note: bytes) -> Iterator[bytes]:
+    place = 0
+    while place < len(note):
+        (length,) = _LENGTH.unpack_from(note, place)
+        place += _LENGTH.size
+        yield note[place : place + length]
+        place += length
