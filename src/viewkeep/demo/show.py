@@ -27,7 +27,6 @@ from viewkeep.engine.epochs import Published
 from viewkeep.errors import NotReady
 from viewkeep.spark.pipeline import Pipeline
 
-TOP = 10
 TABLE_WIDTH = 80
 FRAME_SECONDS = 0.5
 PLAIN_SECONDS = 5.0
@@ -156,7 +155,7 @@ def _show_plain(
 
 
 def _front_page(db: Database) -> RenderableType:
-    """The top stories with what five views and a table say of them, all at one cut."""
+    """The top stories, a view of ten rows, and the totals, both at one cut."""
     table = Table(header_style="bold", title="front page", width=TABLE_WIDTH)
     table.add_column("story", no_wrap=True, overflow="ellipsis", ratio=1)
     for name, right in _COLUMNS:
@@ -164,31 +163,22 @@ def _front_page(db: Database) -> RenderableType:
         table.add_column(name, justify="right" if right else "left", no_wrap=True, min_width=width)
     try:
         with db.snapshot() as snapshot:
-            top = snapshot.scan("front_page", limit=TOP).rows()
-            numbers = [row["story"] for row in top]
-            stories = snapshot.get_many("stories", numbers)
-            scores = snapshot.get_many("story_scores", numbers)
-            comments = snapshot.get_many("story_comments", numbers)
-            authors = [story["author"] for story in stories if story]
-            earned = dict(zip(authors, snapshot.get_many("author_scores", authors), strict=True))
+            stories = snapshot.scan("front_page").rows()
             totals = snapshot.get("totals") or {}
             table.caption = (
                 f"epoch {snapshot.epoch}: {totals.get('votes', 0):,} votes, "
-                f"mean {totals.get('mean') or 0:.2f} stars, {totals.get('authors', 0)} authors"
+                f"mean {totals.get('mean') or 0:.2f} stars, {totals.get('voters', 0):,} voters"
             )
     except NotReady as error:
         return Text(str(error))
-    for story, score, said in zip(stories, scores, comments, strict=True):
-        if story is None or score is None:
-            continue
-        author = earned.get(story["author"])
+    for story in stories:
         table.add_row(
             story["title"],
-            f"{score['votes']:,}",
-            f"{score['mean']:.2f}",
-            f"{said['comments']:,}" if said else "0",
-            f"{said['people']:,}" if said else "0",
-            f"{story['author']} ({author['score']:,})" if author else story["author"],
+            f"{story['votes']:,}",
+            f"{story['mean']:.2f}",
+            f"{story['comments']:,}",
+            f"{story['people']:,}",
+            f"{story['author']} ({story['score']:,})",
         )
     return table
 

@@ -20,7 +20,7 @@ TABLES = """
 CREATE TABLE stories (
     id BIGINT PRIMARY KEY, author STRING, section STRING, title STRING, posted TIMESTAMP);
 CREATE TABLE votes (
-    story BIGINT, voter BIGINT, author STRING, stars INT, PRIMARY KEY (story, voter));
+    story BIGINT, voter BIGINT, stars INT, PRIMARY KEY (story, voter));
 CREATE TABLE comments (
     id BIGINT PRIMARY KEY, story BIGINT, author STRING, body STRING, posted TIMESTAMP);
 """
@@ -33,16 +33,25 @@ CREATE VIEW story_scores AS
     FROM votes GROUP BY story;
 -- what authors have earned over all their stories
 CREATE VIEW author_scores AS
-    SELECT author, SUM(stars) AS score, COUNT(*) AS votes, COUNT(DISTINCT story) AS stories
-    FROM votes GROUP BY author;
+    SELECT s.author, SUM(v.stars) AS score, COUNT(*) AS votes, COUNT(DISTINCT s.id) AS stories
+    FROM votes v JOIN stories s ON v.story = s.id GROUP BY s.author;
 -- comments per story, and how many people wrote them
 CREATE VIEW story_comments AS
     SELECT story, COUNT(*) AS comments, COUNT(DISTINCT author) AS people, MAX(posted) AS latest
     FROM comments GROUP BY story;
--- a view on a view: the stories in the order of their votes, for the front page
+-- views on views: the ten stories with the most votes and all that the front page says of them
 CREATE VIEW front_page AS
-    SELECT votes, story, mean FROM story_scores ORDER BY votes DESC, story;
--- another view on that view: how many stories have how many votes
+    SELECT v.votes, v.story, s.title, v.mean, coalesce(c.comments, 0) AS comments,
+           coalesce(c.people, 0) AS people, s.author, a.score
+    FROM story_scores v JOIN stories s ON s.id = v.story
+         JOIN author_scores a ON a.author = s.author LEFT JOIN story_comments c ON c.story = s.id
+    ORDER BY votes DESC, story LIMIT 10;
+-- the best story of each section
+CREATE VIEW section_best AS
+    SELECT s.section, s.title, v.mean, v.votes
+    FROM stories s JOIN story_scores v ON v.story = s.id WHERE v.votes >= 10
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY s.section ORDER BY v.mean DESC, s.id) = 1;
+-- how many stories have how many votes
 CREATE VIEW popularity AS
     SELECT votes, COUNT(*) AS stories FROM story_scores GROUP BY votes;
 -- an index: the stories of a section, newest first
@@ -50,7 +59,7 @@ CREATE VIEW section_stories AS
     SELECT section, posted, id, title, author FROM stories ORDER BY section, posted DESC;
 -- one row for the whole site
 CREATE VIEW totals AS
-    SELECT COUNT(*) AS votes, COUNT(DISTINCT author) AS authors, AVG(stars) AS mean FROM votes;
+    SELECT COUNT(*) AS votes, COUNT(DISTINCT voter) AS voters, AVG(stars) AS mean FROM votes;
 """
 
 SECTIONS = ("world", "science", "sport", "arts", "local")
@@ -83,7 +92,6 @@ class Traffic:
         self._cumulative = list(accumulate(weights))
         self._stories: list[int] = list(range(1, STORIES + 1))
         self._random.shuffle(self._stories)
-        self._authors: dict[int, str] = {}
         self._cast: list[tuple[int, int]] = []
         self._comments = 0
 
@@ -140,10 +148,9 @@ class Traffic:
         return self._stories[min(place, STORIES - 1)]
 
     def _story(self, number: int) -> dict[str, object]:
-        author = self._authors[number] = self._random.choice(AUTHORS)
         return {
             "id": number,
-            "author": author,
+            "author": self._random.choice(AUTHORS),
             "section": self._random.choice(SECTIONS),
             "title": self._title(),
             "posted": START + dt.timedelta(minutes=number),
@@ -153,7 +160,7 @@ class Traffic:
         story, voter = self._pick(), self._random.randrange(VOTERS)
         self._cast.append((story, voter))
         stars = self._random.choices((1, 2, 3, 4, 5), (1, 1, 3, 4, 3))[0]
-        return {"story": story, "voter": voter, "author": self._authors[story], "stars": stars}
+        return {"story": story, "voter": voter, "stars": stars}
 
     def _comment(self) -> dict[str, object]:
         self._comments += 1
