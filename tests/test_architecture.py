@@ -33,8 +33,9 @@ ALLOWED["status"] = ALLOWED["access"] | {"access"}
 ALLOWED["spark"] = ALLOWED["access"] | {"access"}
 ALLOWED["database"] = ALLOWED["access"] | {"access", "status", "spark"}
 _APPLICATION = ALLOWED["database"] | {"database", ""}
-ALLOWED["demo"] = _APPLICATION
-ALLOWED["cli"] = _APPLICATION | {"demo", "__version__"}
+ALLOWED["serve"] = _APPLICATION | {"__version__"}
+ALLOWED["demo"] = _APPLICATION | {"serve"}
+ALLOWED["cli"] = _APPLICATION | {"demo", "serve", "__version__"}
 ALLOWED[""] = _APPLICATION
 
 # Outside modules that a part must not know.

@@ -14,6 +14,7 @@ ViewkeepError
 ├── EpochGone              the epoch asked for is no longer kept
 ├── InvalidToken           a session, feed or scan token is damaged, or of something else
 ├── Timeout                waiting for an epoch took too long
+├── InvalidSetting         a server was given settings that are not safe or do not fit together
 ├── PipelineError          an epoch failed; the message names the cause
 │   └── Fenced                 a newer driver has taken over; this one must stop
 └── StoreError             the store cannot do it
@@ -91,6 +92,10 @@ class InvalidToken(ViewkeepError):
 
 class Timeout(ViewkeepError):
     """Waiting for an epoch took too long; the message says how far behind the views are."""
+
+
+class InvalidSetting(ViewkeepError):
+    """Settings of a server that are not safe, or do not fit together."""
 
 
 class PipelineError(ViewkeepError):

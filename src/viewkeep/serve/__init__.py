@@ -1,0 +1,1 @@
+"""Serving a database to others: HTTP, the MySQL protocol, and the dashboard."""

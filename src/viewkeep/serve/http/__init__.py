@@ -1,0 +1,1 @@
+"""The HTTP interface: reads, writes, SQL, change feeds, status."""

@@ -1,0 +1,56 @@
+"""What a server may do, for whom, and how much of it; refused at once where it is not safe.
+
+Law: whoever is not on this machine must know the password. A server on any address but loopback
+does not start without one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from viewkeep.errors import InvalidSetting
+
+HTTP_PORT, MYSQL_PORT = 8470, 3307
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Addresses, the password, TLS files, and limits of one server. Port 0 is any free one."""
+
+    host: str = "127.0.0.1"
+    http_port: int | None = HTTP_PORT  # None: no HTTP
+    mysql_port: int | None = MYSQL_PORT  # None: no MySQL
+    password: str | None = None  # HTTP: a bearer token, or any user's; MySQL: any user's
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    max_body: int = 16 * MIB  # bytes of one request
+    max_rows: int = 100_000  # of one answer
+    max_seconds: float = 30.0  # of one request
+    max_connections: int = 2_000  # of each protocol
+
+    def __post_init__(self) -> None:
+        if self.password is None and not is_loopback(self.host):
+            raise InvalidSetting(
+                f"{self.host} can be reached from other machines, so a password is needed: "
+                "--password-file FILE, or the environment variable VIEWKEEP_PASSWORD"
+            )
+        if self.password == "":
+            raise InvalidSetting("the password is empty")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise InvalidSetting("TLS needs both files: --tls-certificate and --tls-key")
+        for path in (self.tls_certificate, self.tls_key):
+            if path is not None and not path.is_file():
+                raise InvalidSetting(f"the TLS file {path} is not there")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
