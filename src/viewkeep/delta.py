@@ -13,6 +13,7 @@ import polars as pl
 
 WEIGHT = "#weight"
 KEY = "#key"  # encoded key bytes, where a frame carries them
+HOME = "#home"  # the shard of the key, where it was computed for many who need it
 
 
 def weighted(rows: pl.DataFrame, weight: int) -> pl.DataFrame:

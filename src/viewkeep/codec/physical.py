@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from viewkeep.codec.packed import Packed
 from viewkeep.errors import InvalidRow
 from viewkeep.types import DataType
 
@@ -113,6 +114,14 @@ def variable_series(
     array = pa.Array.from_buffers(type.arrow, len(spans), buffers)
     array.validate(full=True)
     return pl.Series(name, array, type.polars)
+
+
+def binary_series(name: str, packed: Packed) -> pl.Series:
+    """A BINARY column of byte strings, all of them present."""
+    offsets = np.zeros(len(packed) + 1, np.int64)
+    np.cumsum(packed.lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(packed.compact()))]
+    return pl.Series(name, pa.Array.from_buffers(pa.large_binary(), len(packed), buffers))
 
 
 def validity(nulls: NDArray[np.bool_] | None) -> pa.Buffer | None:

@@ -39,6 +39,7 @@ from viewkeep.codec.packed import (
 )
 from viewkeep.codec.physical import (
     NUMPY,
+    binary_series,
     check_dtype,
     decimal_halves,
     decimal_series,
@@ -92,6 +93,23 @@ class RowCodec:
         """The rows of a frame that has these columns with the polars dtypes of their types."""
         if not df.height:
             return []
+        columns = self._checked(df)
+        if df.height <= FEW:
+            lists = [column.to_list() for column in columns]
+            rows = zip(*lists, strict=True) if lists else [()] * df.height
+            return [self.encode_one(row) for row in rows]
+        packed = self._encode_arrays(columns, df.height)
+        if not self._variable:
+            return list_rows(packed.buffer.view(np.dtype((np.void, self._width))))
+        return slice_out(packed.buffer.tobytes(), packed.lengths)
+
+    def encode_series(self, df: pl.DataFrame, name: str) -> pl.Series:
+        """The rows of a frame as a BINARY column, without a Python object for each."""
+        if df.height <= FEW:
+            return pl.Series(name, self.encode(df), pl.Binary)
+        return binary_series(name, self._encode_arrays(self._checked(df), df.height))
+
+    def _checked(self, df: pl.DataFrame) -> list[pl.Series]:
         columns = []
         for column in self.columns:
             try:
@@ -99,13 +117,9 @@ class RowCodec:
             except pl.exceptions.ColumnNotFoundError as error:
                 raise InvalidRow(f"column {column.name} is missing") from error
             columns.append(check_dtype(given, column.type, column.name))
-        if df.height <= FEW:
-            lists = [column.to_list() for column in columns]
-            rows = zip(*lists, strict=True) if lists else [()] * df.height
-            return [self.encode_one(row) for row in rows]
-        return self._encode_arrays(columns, df.height)
+        return columns
 
-    def _encode_arrays(self, given: Sequence[pl.Series], count: int) -> list[bytes]:
+    def _encode_arrays(self, given: Sequence[pl.Series], count: int) -> Packed:
         fixed = np.zeros(count, self._dtype)
         fixed["version"] = self.version
         bits = np.zeros((count, self._bitmap), np.uint8)
@@ -133,7 +147,8 @@ class RowCodec:
             fixed["nulls"] = bits if self._bitmap > 1 else bits[:, 0]
         rows = fixed.view(np.dtype((np.void, self._width)))
         if not variable:
-            return list_rows(rows)
+            lengths = np.full(count, self._width, np.int64)
+            return Packed(rows.view(np.uint8), starts_of(lengths), lengths)
         if int(end.max()) > _MAX_VARIABLE:
             raise InvalidRow("a row holds more than 4 GiB of STRING and BINARY values")
         return _join(rows, self._width, variable, end)
@@ -408,14 +423,14 @@ def _join(
     width: int,
     variable: list[tuple[NDArray[np.uint8], NDArray[np.int64]]],
     end: NDArray[np.int64],
-) -> list[bytes]:
-    """The fixed part of each row followed by its variable values, cut into bytes."""
+) -> Packed:
+    """The fixed part of each row followed by its variable values."""
     lengths = end + width
     target = np.empty(int(lengths.sum()), np.uint8)
-    at = starts_of(lengths)
-    windows(target, width)[at] = rows
-    at = at + width
+    starts = starts_of(lengths)
+    windows(target, width)[starts] = rows
+    at = starts + width
     for data, spans in variable:
         scatter_ranges(target, at, spans, data)
         at = at + spans
-    return slice_out(target.tobytes(), lengths)
+    return Packed(target, starts, lengths)

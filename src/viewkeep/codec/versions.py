@@ -85,6 +85,34 @@ def push(value: bytes | None, epoch: int, body: bytes | None, horizon: int) -> b
     return value[:newer] + entry + value[rest:end]
 
 
+def push_many(
+    values: Sequence[bytes | None], epoch: int, bodies: Sequence[bytes | None], horizon: int
+) -> list[bytes]:
+    """`push` of each body to the value beside it."""
+    heads = {
+        length: _ENTRY.pack(epoch, length)
+        for length in {-1 if b is None else len(b) for b in bodies}
+    }
+    gone = heads.get(-1, b"")
+    entries = [gone if body is None else heads[len(body)] + body for body in bodies]
+    if not any(values):
+        return entries
+    made: list[bytes] = []
+    append = made.append
+    for value, entry, body in zip(values, entries, bodies, strict=True):
+        if not value:
+            append(entry)
+            continue
+        if len(value) < _HEADER:
+            raise Corrupt("a version list is cut short")
+        newest, length = _unpack(value)
+        if newest <= horizon:
+            append(entry + value[: _HEADER + length] if length > 0 else entry + value[:_HEADER])
+        else:
+            append(push(value, epoch, body, horizon))
+    return made
+
+
 def between(value: bytes, after: int, upto: int) -> list[tuple[int, bytes | None]]:
     """The body as of `after`, stamped so, then each change in (after, upto], oldest first."""
     found: list[tuple[int, bytes | None]] = []

@@ -6,11 +6,12 @@ has them, so operations on one key cancel out to first-old and last-new whatever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import polars as pl
 
 from viewkeep.codec.packed import Packed
+from viewkeep.codec.physical import binary_series
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.epochs import OpenEpoch
@@ -42,7 +43,7 @@ def base_changes(
         for rows, weight in ((batch.rows, 1), (batch.before, -1)):
             there = rows.is_present
             if there.any():
-                keys = batch.keys.take(there).to_list() if with_keys else None
+                keys = batch.keys.take(there) if with_keys else None
                 parts.append(_frame(codec, rows.take(there), names, weight, keys))
         if parts:
             yield pl.concat(parts)
@@ -52,7 +53,7 @@ def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataF
     """Base rows to load, as insertions."""
     names = [name for name in source.schema.names if name in columns]
     codec = RowCodec(source.schema.columns)
-    return _frame(codec, Packed.from_list(chunk.rows), names, 1, chunk.keys)
+    return _frame(codec, Packed.from_list(chunk.rows), names, 1, Packed.from_list(chunk.keys))
 
 
 def state_rows(operator: Operator, chunk: Chunk) -> pl.DataFrame:
@@ -61,7 +62,8 @@ def state_rows(operator: Operator, chunk: Chunk) -> pl.DataFrame:
     names = [column.name for column in table.columns]
     if not operator.ports:
         names = [column.name for column in operator.node.columns]
-    return _frame(table.row_codec, Packed.from_list(chunk.rows), names, 1, chunk.keys)
+    keys = Packed.from_list(chunk.keys)
+    return _frame(table.row_codec, Packed.from_list(chunk.rows), names, 1, keys)
 
 
 def constant_rows(values: Values) -> pl.DataFrame:
@@ -77,10 +79,10 @@ def _frame(
     rows: Packed,
     names: list[str],
     weight: int,
-    keys: Sequence[bytes | None] | None,
+    keys: Packed | None,
 ) -> pl.DataFrame:
     columns = list(codec.decode(rows, names).get_columns()) if names else []
     columns.append(pl.repeat(weight, len(rows), dtype=pl.Int64, eager=True).alias(WEIGHT))
     if keys is not None:
-        columns.append(pl.Series(KEY, keys, pl.Binary))
+        columns.append(binary_series(KEY, keys))
     return pl.DataFrame(columns)

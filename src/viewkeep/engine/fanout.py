@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import polars as pl
 
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.codec.keys import hash_keys
+from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.steps import run_steps
 from viewkeep.expr import Expr
 from viewkeep.ops.evaluate import compute
@@ -21,13 +23,19 @@ _TOGETHER = 200  # predicates in one call
 
 
 def fan_out(
-    delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]
+    delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]], shards: int
 ) -> Iterator[tuple[Operator, Feed, pl.DataFrame]]:
-    """The rows that come to each feed out of a delta of their producer, where there are any."""
+    """The rows that come to each feed out of a delta of their producer, where there are any.
+
+    Feeds that are local get the shard of each row too.
+    """
     if delta.height == 0:
         return
+    if any(feed.local for _, feed in consumers):
+        homes = hash_keys(delta[KEY].to_list()) % np.uint32(shards)
+        delta = delta.with_columns(pl.Series(HOME, homes))
     masks = _masks(delta, [p for _, feed in consumers if (p := _first(feed)) is not None])
-    carried = [name for name in (KEY, WEIGHT) if name in delta.columns]
+    carried = [name for name in (KEY, HOME, WEIGHT) if name in delta.columns]
     for operator, feed in consumers:
         needed, steps = feed.narrowed
         predicate = _first(feed)

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
-from viewkeep.codec.keys import hash_keys
-from viewkeep.delta import KEY, WEIGHT, consolidate
+from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.changes import base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
@@ -36,7 +35,7 @@ from viewkeep.engine.readers import rows_from, run_reader
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.errors import PipelineError
-from viewkeep.ops.arrange import ROW, keyed, net_changes
+from viewkeep.ops.arrange import ROW, keyed, net_rows
 from viewkeep.plan.nodes import Aggregate, Source
 from viewkeep.plan.program import Feed, Operator, Program
 from viewkeep.stores.contract import Store
@@ -52,9 +51,9 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
     rows_in = 0
 
     def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> Iterator[Message]:
-        for operator, feed, rows in fan_out(delta, consumers):
+        for operator, feed, rows in fan_out(delta, consumers, store.shards):
             if feed.local:
-                kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
+                kept = [rows[KEY], rows[HOME], encode_rows(operator, rows), rows[WEIGHT]]
                 inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
             else:
                 outbox.add(operator, rows)
@@ -147,9 +146,9 @@ def _run_operator(
         if delta is not None:
             yield delta
     elif ROWS in frames:
-        net = consolidate(frames[ROWS], [KEY, ROW])
+        net = net_rows(frames[ROWS])
         changes = keyed(net)
-        state.stage(operator.rows_table, changes.keys, changes.rows)
+        state.stage(operator.rows_table, changes[KEY].to_list(), changes[ROW].to_list())
         if net.height and program.readers(operator.id):
             rows = operator.rows_table.row_codec.decode(net[ROW].to_list())
             yield rows.hstack([net[KEY], net[WEIGHT]])
@@ -233,15 +232,10 @@ def _write_local(
     """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
     states: dict[int, ShardState] = {}
     for target, parts in inbox.items():
-        changes = net_changes(pl.concat(parts))
-        homes = (hash_keys(changes.keys) % store.shards).tolist()
-        by_shard: dict[int, tuple[list[bytes], list[bytes | None]]] = {}
-        for shard, key, row in zip(homes, changes.keys, changes.rows, strict=True):
-            keys, rows = by_shard.setdefault(shard, ([], []))
-            keys.append(key)
-            rows.append(row)
-        for shard, (keys, rows) in by_shard.items():
+        changes = keyed(net_rows(pl.concat(parts)))
+        for (shard,), part in changes.partition_by(HOME, as_dict=True, maintain_order=True).items():
             if shard not in states:
                 states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
-            states[shard].stage(program.by_id[target].rows_table, keys, rows)
+            table = program.by_id[target].rows_table
+            states[shard].stage(table, part[KEY].to_list(), part[ROW].to_list())
     return sum(states[shard].commit() for shard in sorted(states))

@@ -186,8 +186,7 @@ def encode_keys(codec: KeyCodec, frame: pl.DataFrame, names: Sequence[str]) -> l
 
 def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
     """The row bytes of an Arrange's input rows."""
-    rows = operator.rows_table.row_codec.encode(delta)
-    return pl.Series(ROW, rows, pl.Binary)
+    return operator.rows_table.row_codec.encode_series(delta, ROW)
 
 
 def _rows_frame(operator: Operator, delta: pl.DataFrame, shards: int) -> pl.DataFrame:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.ops.evaluate import filter_rows, project
 from viewkeep.plan.program import Step
 
 PLACE = "#place"  # which of several things looked for a row was found by
-_CARRIED = (KEY, WEIGHT, PLACE)
+_CARRIED = (KEY, HOME, WEIGHT, PLACE)
 
 
 def run_steps(steps: Sequence[Step], delta: pl.DataFrame) -> pl.DataFrame:

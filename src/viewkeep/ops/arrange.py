@@ -6,8 +6,6 @@ row of weight -1 and one of weight +1 under each key: the latter is put, a lone 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from viewkeep.delta import KEY, WEIGHT, consolidate
@@ -16,27 +14,26 @@ from viewkeep.errors import PipelineError
 ROW = "#row"
 
 
-@dataclass(frozen=True)
-class KeyedChanges:
-    """Rows to write under distinct keys; None deletes."""
+def net_rows(delta: pl.DataFrame) -> pl.DataFrame:
+    """The delta of encoded rows (`#key`, `#row`, `#weight`) with equal rows added up.
 
-    keys: list[bytes]
-    rows: list[bytes | None]
-
-
-def net_changes(delta: pl.DataFrame) -> KeyedChanges:
-    """The net effect of a delta of encoded rows (`#key`, `#row`, `#weight`)."""
-    return keyed(consolidate(delta, [KEY, ROW])) if delta.height else KeyedChanges([], [])
+    Where nothing goes, no row can have come twice: by the law a second one would replace it.
+    """
+    if delta.height == 0 or delta[WEIGHT].min() == 1:
+        return delta
+    return consolidate(delta, [name for name in delta.columns if name != WEIGHT])
 
 
-def keyed(summed: pl.DataFrame) -> KeyedChanges:
-    """What a consolidated delta of encoded rows puts and deletes."""
-    puts = summed.filter(pl.col(WEIGHT) > 0)
-    goes = summed.filter(pl.col(WEIGHT) < 0)
-    keys = puts[KEY].to_list()
-    put_keys = set(keys)
-    if len(put_keys) != len(keys) or puts.filter(pl.col(WEIGHT) > 1).height:
+def keyed(net: pl.DataFrame) -> pl.DataFrame:
+    """What a net delta of encoded rows puts, and what it deletes (`#row` NULL), in key order."""
+    changes = net.filter(pl.col(WEIGHT) > 0)
+    most = changes[WEIGHT].max()
+    goes = net.filter(pl.col(WEIGHT) < 0)
+    if goes.height:
+        gone = goes.join(changes.select(KEY), on=KEY, how="anti")
+        changes = pl.concat([changes, gone.with_columns(pl.lit(None, pl.Binary).alias(ROW))])
+    changes = changes.drop(WEIGHT).sort(KEY)
+    keys = changes[KEY]
+    if (most or 1) != 1 or (keys == keys.shift()).any():
         raise PipelineError("two rows of a view share one key: its input has doubled rows")
-    rows: list[bytes | None] = puts[ROW].to_list()
-    gone = [key for key in goes[KEY].to_list() if key not in put_keys]
-    return KeyedChanges(keys + gone, rows + [None] * len(gone))
+    return changes

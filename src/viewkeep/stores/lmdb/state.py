@@ -13,7 +13,7 @@ the writes of an epoch again changes nothing; an epoch older than the shard's is
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from viewkeep.codec import versions
@@ -159,14 +159,9 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
     """Stamp these rows with `epoch` in one transaction."""
     if horizon >= epoch:
         raise ValueError(f"horizon {horizon} must lie before epoch {epoch}")
-    rows: dict[bytes, bytes | None] = {}
     for write in writes:
         if write.keys and max(map(len, write.keys)) > MAX_KEY:
             raise InvalidRow(f"a key is longer than {MAX_KEY} bytes; pass it through codec.bounded")
-        prefix = write.table.to_bytes(PREFIX, "big")
-        rows.update(zip([prefix + key for key in write.keys], write.rows, strict=True))
-    keys = sorted(rows)
-    push = versions.push
     with shard.writing() as txn:
         seen, kept_from = _info(shard, txn)
         if epoch < seen:
@@ -174,16 +169,71 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         _advance(shard, txn, epoch, max(horizon, kept_from))
         noted.note(shard, txn, seen, epoch, writes)
         noted.forget(shard, txn, max(horizon, kept_from))
-        with txn.cursor(db=shard.dbs["rows"]) as cursor:
-            old = dict(cursor.getmulti(keys))
-            # A row that never was needs no tombstone.
-            changed = [key for key in keys if rows[key] is not None or key in old]
-            made = [(key, push(old.get(key), epoch, rows[key], horizon)) for key in changed]
-            cursor.putmulti(made)
-        _resize(shard, txn, made, old)
+        for table, keys, rows in _by_table(writes):
+            _stamp(shard, txn, epoch, horizon, table, keys, rows)
+
+
+def _by_table(
+    writes: Sequence[StateWrite],
+) -> Iterator[tuple[int, Sequence[bytes], Sequence[bytes | None]]]:
+    """The rows of each table in key order; of several for one key the last counts."""
+    tables: dict[int, list[StateWrite]] = {}
+    for write in writes:
+        if write.keys:
+            tables.setdefault(write.table, []).append(write)
+    for table in sorted(tables):
+        parts = tables[table]
+        keys, rows = parts[0].keys, parts[0].rows
+        ordered = sorted(keys)
+        if len(parts) > 1 or ordered != keys or len(set(ordered)) < len(ordered):
+            whole = {k: r for part in parts for k, r in zip(part.keys, part.rows, strict=True)}
+            ordered = sorted(whole)
+            rows = [whole[key] for key in ordered]
+        yield table, ordered, rows
+
+
+def _stamp(
+    shard: Environment,
+    txn: Transaction,
+    epoch: int,
+    horizon: int,
+    table: int,
+    keys: Sequence[bytes],
+    rows: Sequence[bytes | None],
+) -> None:
+    """Push a version of each row. Whole lists at a time: every line of Python here is per row."""
+    prefix = table.to_bytes(PREFIX, "big")
+    full = [prefix + key for key in keys]
+    with txn.cursor(db=shard.dbs["rows"]) as cursor:
+        found = cursor.getmulti(full)
+        old: Sequence[bytes | None]
+        if len(found) == len(full):
+            old = [value for _, value in found]
+        else:
+            known = dict(found)
+            if None in rows:
+                # A row that never was needs no tombstone.
+                kept = [
+                    k for k, row in zip(full, rows, strict=True) if row is not None or k in known
+                ]
+                rows = [
+                    row for k, row in zip(full, rows, strict=True) if row is not None or k in known
+                ]
+                full = kept
+            old = [known.get(key) for key in full] if known else [None] * len(full)
+        made = versions.push_many(old, epoch, rows, horizon)
+        cursor.putmulti(zip(full, made, strict=True))
+    gained = sum(map(len, made)) - sum([len(value) for _, value in found])
+    fresh = len(full) - len(found)
+    if fresh:
+        there = {key for key, _ in found}
+        gained += sum([len(key) for key in full if key not in there])
+    _add_size(shard, txn, prefix, fresh, gained)
+    if None in rows:
         stamp = _EPOCH.pack(epoch)
+        gone = [(stamp + k, b"") for k, row in zip(full, rows, strict=True) if row is None]
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
-            cursor.putmulti([(stamp + key, b"") for key in changed if rows[key] is None])
+            cursor.putmulti(gone)
 
 
 def sweep(shard: Environment, horizon: int, budget: int) -> bool:
@@ -236,28 +286,6 @@ def forget_size(shard: Environment, table: int) -> None:
     """A state table is gone."""
     with shard.writing() as txn:
         txn.delete(_SIZE_KEY + table.to_bytes(PREFIX, "big"), db=shard.dbs["info"])
-
-
-def _resize(
-    shard: Environment,
-    txn: Transaction,
-    made: Sequence[tuple[bytes, bytes]],
-    old: Mapping[bytes, bytes],
-) -> None:
-    """Count what a write has changed. 0.3 us a row."""
-    gained: dict[bytes, list[int]] = {}
-    for key, value in made:
-        count = gained.get(key[:PREFIX])
-        if count is None:
-            count = gained[key[:PREFIX]] = [0, 0]
-        before = old.get(key)
-        if before is None:
-            count[0] += 1
-            count[1] += len(key) + len(value)
-        else:
-            count[1] += len(value) - len(before)
-    for table, (rows, size) in gained.items():
-        _add_size(shard, txn, table, rows, size)
 
 
 def _add_size(shard: Environment, txn: Transaction, table: bytes, rows: int, size: int) -> None:
