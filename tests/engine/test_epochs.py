@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from viewkeep.codec.keys import hash_key
-from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.local import advance, catch_up, run_epoch
+from viewkeep.engine.local import Outgrown, advance, catch_up, run_epoch
 from viewkeep.errors import EpochGone, Fenced, PipelineError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
@@ -86,6 +86,32 @@ def test_a_stale_driver_changes_nothing(history: History) -> None:
     with pytest.raises((Fenced, EpochGone)):  # whichever it meets first
         run_epoch(store, stalled)
     assert epochs.read() == before
+    history.check()
+
+
+def test_two_processes_of_one_driver_open_the_same_epoch(history: History) -> None:
+    first, second = Epochs(history.store), Epochs(history.store)
+    term = first.acquire().term
+    put(history, 1)
+
+    def race(published: Published, limits: Limits) -> OpenEpoch | None:
+        second.open_next(term, limits)  # comes in between
+        return chosen(published, limits)
+
+    chosen = first._choose
+    first._choose = race  # type: ignore[method-assign]
+    assert first.open_next(term, Limits()) == second.read().open
+
+
+def test_an_epoch_outgrows_one_process_and_is_run_again(history: History) -> None:
+    put(history, 1, 2, 3)
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    epoch = epochs.open_next(term, Limits())
+    assert epoch is not None
+    with pytest.raises(Outgrown):
+        run_epoch(history.store, epoch, most=10)
+    epochs.publish(term, epoch, run_epoch(history.store, epoch, most=1 << 20))
     history.check()
 
 

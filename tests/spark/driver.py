@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
+from viewkeep.spark import pace
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.spark.session import session
 
 
 def main() -> None:
     url, master, *rest = sys.argv[1:]
+    pace.ALONE_ROWS = random.choice((-1, pace.ALONE_ROWS))  # both ways of running an epoch
     spark = session(master)
     pipeline = Pipeline(url, spark=spark)
     if rest == ["once"]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from viewkeep.engine.epochs import Limits, Published
-from viewkeep.spark.pace import LEAST_OPERATIONS, MOST, Pace
+from viewkeep.engine.epochs import Limits, OpenEpoch, Published
+from viewkeep.engine.report import Report
+from viewkeep.spark.pace import ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
 from viewkeep.stores.contract import Cut
 
 
@@ -52,3 +53,25 @@ def test_loading_grows_too_and_small_limits_are_kept() -> None:
         assert pace.limits.chunk <= 4
         pace.learn(epoch(number, 0, 0.1, loading=True))
     assert pace.limits == Limits(operations=8, size=100, chunk=4)
+
+
+def opened(operations: int, loading: bool = False) -> OpenEpoch:
+    left = {"feed": {"0": "00"}} if loading else {}
+    return OpenEpoch(1, Cut(0, (0,)), Cut(0, (operations,)), 1, 0, left, 1, 0)
+
+
+def test_an_epoch_of_little_work_runs_in_one_task() -> None:
+    work = Work()
+    assert work.is_little(opened(ALONE_ROWS))
+    assert not work.is_little(opened(ALONE_ROWS + 1))
+    assert not work.is_little(opened(1, loading=True))
+
+
+def test_work_is_learnt_from_what_operations_have_cost() -> None:
+    work = Work()
+    work.learn(opened(10), [Report(0, rows_in=10), Report(1, rows_in=500, rows_written=490)])
+    assert work.is_little(opened(ALONE_ROWS // 100))
+    assert not work.is_little(opened(ALONE_ROWS // 50))
+    for _ in range(10):
+        work.learn(opened(10), [Report(0, rows_in=10)])
+    assert work.is_little(opened(ALONE_ROWS))

@@ -13,6 +13,8 @@ from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
 from viewkeep.errors import Fenced, PipelineError, Timeout
+from viewkeep.spark import pace
+from viewkeep.spark import pipeline as pipeline_module
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.stores.contract import StateWrite
 
@@ -26,6 +28,12 @@ def assert_verified(db: Database, spark: SparkSession) -> None:
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
 
 
+@pytest.fixture
+def by_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every epoch runs as a stage for each level, however small it is."""
+    monkeypatch.setattr(pace, "ALONE_ROWS", -1)
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_views_equal_spark_sql_at_every_epoch(
     site: Database, change: Change, spark: SparkSession, seed: int
@@ -36,6 +44,31 @@ def test_views_equal_spark_sql_at_every_epoch(
             change(source)
             pipeline.wait(SECONDS)
             assert_verified(site, spark)
+
+
+@pytest.mark.usefixtures("by_stages")
+@pytest.mark.parametrize("seed", [3, 4])
+def test_views_are_the_same_by_stages(
+    site: Database, change: Change, spark: SparkSession, seed: int
+) -> None:
+    test_views_equal_spark_sql_at_every_epoch(site, change, spark, seed)
+
+
+def test_an_epoch_that_outgrows_one_task_runs_by_stages(
+    site: Database, change: Change, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def outgrown(*given: object) -> None:
+        tried.append(1)
+
+    monkeypatch.setattr(pipeline_module, "run_alone", outgrown)
+    with site.pipeline(spark=spark) as pipeline:
+        pipeline.wait(SECONDS)
+        change(random.Random(5))
+        pipeline.wait(SECONDS)
+    assert tried
+    assert_verified(site, spark)
 
 
 @pytest.mark.long

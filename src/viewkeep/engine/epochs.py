@@ -143,17 +143,18 @@ class Epochs:
         release(self.store, lease)
 
     def open_next(self, term: int, limits: Limits) -> OpenEpoch | None:
-        """Fix the cut of the next epoch; the open one again if there is one; None if no work."""
-        raw, record = self._read()
-        self._check(record, term)
-        if record.open is not None:
-            return record.open
-        chosen = self._choose(record.published, limits)
-        if chosen is None:
-            return None
-        if not self._swap(raw, replace(record, open=chosen)):
-            raise Fenced("another driver has changed the epoch record")
-        return chosen
+        """Fix the cut of the next epoch; the open one again if there is one; None if no work.
+
+        Any process of the driver may ask: whoever comes second gets what the first has opened.
+        """
+        while True:
+            raw, record = self._read()
+            self._check(record, term)
+            if record.open is not None:
+                return record.open
+            chosen = self._choose(record.published, limits)
+            if chosen is None or self._swap(raw, replace(record, open=chosen)):
+                return chosen
 
     def publish(self, term: int, epoch: OpenEpoch, reports: Iterable[Report]) -> Published:
         """Make the epoch the published one. Publishing it twice is harmless."""

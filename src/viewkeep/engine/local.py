@@ -1,9 +1,13 @@
-"""Epochs in one process: the levels of the pipeline one after the other, without Spark.
+"""Epochs in one process: the levels of an epoch one after the other, whoever asks for them.
 
-For tests and for looking at one epoch under a debugger. It calls exactly what Spark tasks call.
+For epochs so small that a Spark stage for each level would cost more than their work, for tests,
+and for looking at one epoch under a debugger. It calls exactly what Spark tasks call, so it writes
+the same bytes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.level import run_level, run_sources
@@ -13,18 +17,37 @@ from viewkeep.engine.report import Report
 from viewkeep.stores.contract import Store
 
 
-def run_epoch(store: Store, epoch: OpenEpoch, tasks: int = 1) -> list[Report]:
-    """Run every task of an open epoch, `tasks` a level; publishing it is the caller's."""
+class Outgrown(Exception):
+    """An epoch has more to hand from level to level than one process should hold."""
+
+
+def run_epoch(
+    store: Store, epoch: OpenEpoch, tasks: int = 1, most: int | None = None
+) -> list[Report]:
+    """Run every task of an open epoch, `tasks` a level; publishing it is the caller's.
+
+    Outgrown if more than `most` bytes lie between two levels; the epoch can then be run again, by
+    this or in any other way.
+    """
     messages: list[Message] = []
     for node in range(store.nodes):
-        messages += run_sources(store, epoch, node)
+        _hold(messages, run_sources(store, epoch, node), most)
     for level in range(1, load_plan(store, epoch.plan).program.levels):
         sent, messages = messages, []
         for task in range(tasks):
             mine = [message for message in sent if message[0] % tasks == task]
             shards = range(task, store.shards, tasks)
-            messages += run_level(store, epoch, level, shards, mine)
+            _hold(messages, run_level(store, epoch, level, shards, mine), most)
     return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
+
+
+def _hold(held: list[Message], more: Iterable[Message], most: int | None) -> None:
+    size = sum(len(blob) for _, blob in held)
+    for message in more:
+        held.append(message)
+        size += len(message[1])
+        if most is not None and size > most:
+            raise Outgrown(f"more than {most:,} bytes lie between two levels")
 
 
 def advance(store: Store, term: int, limits: Limits | None = None) -> Published | None:

@@ -1,4 +1,4 @@
-"""How large the next epoch may be: large enough to be efficient, short enough to be fresh.
+"""How large the next epoch may be, and in how many tasks it runs: efficient, yet fresh.
 
 Law: the bounds never exceed the limits given, so a worker's memory is bounded however long the
 backlog is. They grow while full epochs end sooner than the target, and shrink when one took longer.
@@ -6,14 +6,16 @@ backlog is. They grow while full epochs end sooner than the target, and shrink w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from viewkeep.engine.epochs import Limits, Published
+from viewkeep.engine.epochs import Limits, OpenEpoch, Published
+from viewkeep.engine.report import Report
 
 MOST = Limits(operations=1_000_000, size=256 << 20, chunk=100_000)
 LEAST_OPERATIONS = 10_000
 TARGET_SECONDS = 1.0
-GROWTH = 2.0
+GROWTH = 4.0  # at most, from one epoch to the next
 FULL = 0.5  # an epoch with less than this share of its bound says nothing about the bound
 
 
@@ -43,7 +45,8 @@ class Pace:
         if published.seconds > 2 * self.target:
             self.share = max(self._least, self.share * self.target / published.seconds)
         elif published.seconds < self.target and self._full(published):
-            self.share = min(1.0, self.share * GROWTH)
+            wanted = self.target / max(published.seconds, 1e-3)
+            self.share = min(1.0, self.share * min(GROWTH, wanted))
 
     def _full(self, published: Published) -> bool:
         return bool(published.loading) or published.operations > FULL * self.limits.operations
@@ -54,3 +57,23 @@ class Pace:
 
     def _part(self, bound: int) -> int:
         return int(bound * self.share)
+
+
+ALONE_ROWS = 20_000
+
+
+@dataclass
+class Work:
+    """How much work the next epoch is likely to be, learnt from the epochs before it."""
+
+    rows_per_operation: float = 1.0
+
+    def learn(self, epoch: OpenEpoch, reports: Iterable[Report]) -> None:
+        """Take notice of what an epoch did."""
+        if epoch.operations and not epoch.loading:
+            rows = sum(report.rows_in + report.rows_written for report in reports)
+            self.rows_per_operation = max(rows / epoch.operations, self.rows_per_operation / 2)
+
+    def is_little(self, epoch: OpenEpoch) -> bool:
+        """Whether one task should run the whole epoch."""
+        return not epoch.loading and epoch.operations * self.rows_per_operation <= ALONE_ROWS

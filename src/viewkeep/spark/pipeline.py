@@ -28,9 +28,9 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.programs import newest_plan
 from viewkeep.errors import PipelineError, Timeout, ViewkeepError
-from viewkeep.spark.pace import MOST
+from viewkeep.spark.pace import MOST, Pace, Work
 from viewkeep.spark.registration import register_source
-from viewkeep.spark.runner import run_epoch, touch_workers
+from viewkeep.spark.runner import run_alone, run_epoch, touch_workers
 from viewkeep.spark.session import session
 from viewkeep.spark.source import FORMAT, LogSource, covers
 from viewkeep.stores import open_store
@@ -72,6 +72,8 @@ class Pipeline:
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._ended = threading.Event()
+        self._asked = threading.Event()  # set when the query runs its first epoch
+        self._work = Work()
         self._running = threading.Lock()  # held while an epoch runs, so that `stop` can wait for it
         self._folder: str | None = None
 
@@ -176,20 +178,52 @@ class Pipeline:
         `batch` is not read: collecting its ranges costs 36 ms and they say no more than the open
         epoch's record. If no epoch is open, Spark replays a batch of an epoch already published.
         """
+        self._asked.set()
         with self._running:
-            epochs, lease = Epochs(self._store), self._lease
-            record = epochs.read()
-            if self._ended.is_set() or lease is None or record.open is None:
-                return
-            try:
-                reports = run_epoch(self._spark, self.url, record.open)
-                published = epochs.publish(lease.term, record.open, reports)
-                housekeep(self._store)
-                if self._on_epoch is not None:
-                    self._on_epoch(published)
-            except Exception as error:
-                # Not raised into Spark, which would only print it: the heartbeat ends the query.
-                self._fail(error)
+            self._run_open()
+
+    def _start_early(self) -> None:
+        """Run epochs until the query asks for its first one.
+
+        Spark takes more than a second to start a query with a source in Python. The source opens
+        epochs in the same record, so it does not matter who opens one; and the query, which comes
+        late to an epoch, finds it published.
+        """
+        epochs, pace = Epochs(self._store), Pace(self._limits)
+        while True:
+            with self._running:
+                lease = self._lease
+                if self._asked.is_set() or self._ended.is_set() or lease is None:
+                    return
+                try:
+                    if epochs.open_next(lease.term, pace.limits) is None:
+                        return
+                except ViewkeepError as error:
+                    self._fail(error)
+                    return
+                self._run_open()
+                pace.learn(epochs.read().published)
+
+    def _run_open(self) -> None:
+        """Run and publish the open epoch, if there is one. `_running` is held."""
+        epochs, lease = Epochs(self._store), self._lease
+        epoch = epochs.read().open
+        if self._ended.is_set() or lease is None or epoch is None:
+            return
+        try:
+            reports = None
+            if self._work.is_little(epoch):
+                reports = run_alone(self._spark, self.url, epoch)
+            if reports is None:
+                reports = run_epoch(self._spark, self.url, epoch)
+            self._work.learn(epoch, reports)
+            published = epochs.publish(lease.term, epoch, reports)
+            housekeep(self._store)
+            if self._on_epoch is not None:
+                self._on_epoch(published)
+        except Exception as error:
+            # Not raised into Spark, which would only print it: the heartbeat ends the query.
+            self._fail(error)
 
     # -- private -----------------------------------------------------------------------------
 
@@ -197,6 +231,7 @@ class Pipeline:
         if self._query is not None:
             raise PipelineError("this pipeline runs already")
         self._ended.clear()
+        self._asked.clear()
         self._failure = None
         self._lease = Epochs(self._store).acquire(self._lease_seconds)
         try:
@@ -218,6 +253,7 @@ class Pipeline:
                 .writeStream.foreachBatch(self._run_batch)
                 .option("checkpointLocation", self._folder)
             )
+            threading.Thread(target=self._start_early, daemon=True).start()
             self._query = (writer.trigger(**trigger) if trigger else writer).start()
         except BaseException:
             self.stop()

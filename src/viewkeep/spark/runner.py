@@ -1,8 +1,9 @@
 """Runs one open epoch as one Spark job: a stage per level, blobs shuffled by shard between them.
 
-Tasks get ids only (url, epoch, level, shards) and load the rest from the store, so a task that is
-retried, speculated or replayed does the same work again. Law: every shard of a level has exactly
-one task, and that task runs even if no message comes for it.
+An epoch with little work is one task instead, which runs all its levels: a stage costs some 40 ms
+whatever it does. Tasks get ids only (url, epoch, level, shards) and load the rest from the store,
+so a task that is retried, speculated or replayed does the same work again. Law: every shard of a
+level has exactly one task, and that task runs even if no message comes for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import REPORT, Message
@@ -19,6 +21,14 @@ from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
+
+ALONE_BYTES = 32 << 20  # between two levels of an epoch that runs in one task
+
+
+def run_alone(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report] | None:
+    """Run all levels of the epoch in one task; None if it has more work than one task should do."""
+    made = spark.sparkContext.parallelize([epoch.epoch], 1).mapPartitions(Alone(url)).collect()
+    return [Report.decode(blob) for blob in made] or None
 
 
 def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
@@ -45,6 +55,23 @@ def touch_workers(spark: SparkSession) -> None:
 
 def _nothing(item: int) -> None:
     pass
+
+
+@dataclass(frozen=True)
+class Alone:
+    """All levels of an epoch; gives no report if it outgrows the task."""
+
+    url: str
+
+    def __call__(self, epochs: Iterable[int]) -> Iterator[bytes]:
+        for number in epochs:
+            store, epoch = _open(self.url, number)
+            try:
+                yield from [
+                    report.encode() for report in local.run_epoch(store, epoch, 1, ALONE_BYTES)
+                ]
+            except local.Outgrown:
+                return
 
 
 @dataclass(frozen=True)
