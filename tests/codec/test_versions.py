@@ -42,6 +42,20 @@ def test_readers_from_the_horizon_on_see_the_model(history):
                 assert versions.between(value, after, upto) == [bodies[0], *changes]
 
 
+@given(st.lists(st.tuples(st.lists(st.tuples(st.integers(1, 3), bodies), max_size=3), bodies)))
+def test_pushing_many_is_pushing_each(rows):
+    values = []
+    for history, _ in rows:
+        value = None
+        for epoch, body in sorted(history, key=lambda version: version[0]):
+            value = versions.push(value, epoch, body, epoch - 1)
+        values.append(value)
+    new = [body for _, body in rows]
+    for horizon in range(4):
+        each = [versions.push(v, 4, b, horizon) for v, b in zip(values, new, strict=True)]
+        assert versions.push_many(values, 4, new, horizon) == each
+
+
 def test_two_versions_are_kept_in_steady_state():
     value = None
     for epoch in range(1, 50):

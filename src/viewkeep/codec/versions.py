@@ -89,28 +89,26 @@ def push_many(
     values: Sequence[bytes | None], epoch: int, bodies: Sequence[bytes | None], horizon: int
 ) -> list[bytes]:
     """`push` of each body to the value beside it."""
-    heads = {
-        length: _ENTRY.pack(epoch, length)
-        for length in {-1 if b is None else len(b) for b in bodies}
-    }
-    gone = heads.get(-1, b"")
-    entries = [gone if body is None else heads[len(body)] + body for body in bodies]
+    lengths = {-1 if body is None else len(body) for body in bodies}
+    heads = {length: _ENTRY.pack(epoch, length) for length in lengths}
+    entries = [heads[-1] if body is None else heads[len(body)] + body for body in bodies]
     if not any(values):
         return entries
-    made: list[bytes] = []
-    append = made.append
-    for value, entry, body in zip(values, entries, bodies, strict=True):
-        if not value:
-            append(entry)
-            continue
-        if len(value) < _HEADER:
+    # Rows last written by the same epoch, with bodies of one length, begin with the same bytes:
+    # what is kept of them is found out once.
+    kept: dict[bytes, int] = {}
+    for head in {value[:_HEADER] for value in values if value}:
+        if len(head) < _HEADER:
             raise Corrupt("a version list is cut short")
-        newest, length = _unpack(value)
-        if newest <= horizon:
-            append(entry + value[: _HEADER + length] if length > 0 else entry + value[:_HEADER])
-        else:
-            append(push(value, epoch, body, horizon))
-    return made
+        newest, length = _unpack(head)
+        if newest > horizon:
+            pairs = zip(values, bodies, strict=True)
+            return [push(value, epoch, body, horizon) for value, body in pairs]
+        kept[head] = _HEADER + max(length, 0)
+    return [
+        entry + value[: kept[value[:_HEADER]]] if value else entry
+        for value, entry in zip(values, entries, strict=True)
+    ]
 
 
 def between(value: bytes, after: int, upto: int) -> list[tuple[int, bytes | None]]:

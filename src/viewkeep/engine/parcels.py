@@ -17,9 +17,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KeyCodec, hash_keys
-from viewkeep.delta import KEY, WEIGHT, consolidate
+from viewkeep.delta import KEY, WEIGHT
 from viewkeep.ops.aggregate import TIMES, VALUE, gains
-from viewkeep.ops.arrange import ROW
+from viewkeep.ops.arrange import ROW, net_rows
 from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate, Arrange
 from viewkeep.plan.program import Operator
@@ -55,10 +55,7 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
     if operator.ports:
         return whole
     if isinstance(node, Arrange):
-        if len(parts) == 1:
-            return whole
-        by = [column for column in whole.columns if column != WEIGHT]
-        return consolidate(whole, by).select(whole.columns)
+        return whole if len(parts) == 1 else net_rows(whole).select(whole.columns)
     assert isinstance(node, Aggregate)
     carried = [key.name for key in node.keys]
     carried += [SHARD] if SHARD in whole.columns else []
