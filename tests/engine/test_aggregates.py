@@ -160,6 +160,30 @@ VIEWS = [
         "SELECT collect_list(x) AS a, count(*) AS n FROM items WHERE x > 1",
         "SELECT coalesce(list(x ORDER BY x), []), count(*) FROM items WHERE x > 1",
     ),
+    (  # arrays and lists in an order
+        "SELECT h, array_agg(x ORDER BY g) AS a, array_agg(g ORDER BY x DESC, d) AS b, "
+        "array_agg(g ORDER BY x NULLS LAST) AS c, array_agg(g ORDER BY x DESC NULLS FIRST) AS e, "
+        "array_agg(x ORDER BY x DESC) AS f, collect_set(g ORDER BY g DESC) AS i, "
+        "collect_list(g ORDER BY id DESC) FILTER (WHERE b) AS j, "
+        "string_agg(g, ',' ORDER BY d NULLS LAST, x DESC) AS k FROM items GROUP BY h",
+        "SELECT h, coalesce(list(x ORDER BY g, x) FILTER (WHERE x IS NOT NULL), []), "
+        "coalesce(list(g ORDER BY x DESC NULLS LAST, d, g) FILTER (WHERE g IS NOT NULL), []), "
+        "coalesce(list(g ORDER BY x NULLS LAST, g) FILTER (WHERE g IS NOT NULL), []), "
+        "coalesce(list(g ORDER BY x DESC NULLS FIRST, g) FILTER (WHERE g IS NOT NULL), []), "
+        "coalesce(list(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL), []), "
+        "coalesce(list_reverse_sort(list(DISTINCT g) FILTER (WHERE g IS NOT NULL)), []), "
+        "coalesce(list(g ORDER BY id DESC, g) FILTER (WHERE b AND g IS NOT NULL), []), "
+        "string_agg(g, ',' ORDER BY d NULLS LAST, x DESC NULLS LAST, g) FROM items GROUP BY h",
+    ),
+    (
+        "SELECT array_agg(day ORDER BY m DESC NULLS FIRST, raw) AS a, "
+        "array_agg(b ORDER BY ts) AS b, array_agg(x + h ORDER BY x % 2, h DESC) AS c FROM items",
+        "SELECT coalesce(list(day ORDER BY m DESC NULLS FIRST, raw, day) "
+        "FILTER (WHERE day IS NOT NULL), []), "
+        "coalesce(list(b ORDER BY ts, b) FILTER (WHERE b IS NOT NULL), []), "
+        "coalesce(list(x + h ORDER BY x % 2, h DESC NULLS LAST, x + h) "
+        "FILTER (WHERE x + h IS NOT NULL), []) FROM items",
+    ),
     (  # shared state
         "SELECT h, min(x) AS a, median(x) AS b, count(DISTINCT x) AS c, listagg(x, ',') AS e, "
         "sum(x) AS f, count(x) AS i, var_pop(x) AS j FROM items GROUP BY h",

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from viewkeep.plan.nodes import Aggregate, Arrange, Source, View
-from viewkeep.plan.program import Operator, Program, compile_program, state_keys
+from viewkeep.plan.program import (
+    Operator,
+    Program,
+    compile_program,
+    extend_program,
+    state_keys,
+)
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
 from viewkeep.sql.statements import CreateView
@@ -188,3 +194,28 @@ def test_state_keys_are_what_is_numbered() -> None:
 
     compile_program(views(*texts), number)
     assert list(state_keys(views(*texts))) == asked
+
+
+def test_a_program_with_one_more_view_is_that_of_all_views() -> None:
+    texts = (
+        COUNTS,
+        PLAIN,
+        "CREATE VIEW j AS SELECT v.id, c.n FROM votes v JOIN counts c ON c.story = v.story",
+    )
+    numbers: dict[str, int] = {}
+
+    def number(key: str) -> int:
+        return numbers.setdefault(key, len(numbers) + 1)
+
+    *before, last = views(*texts)
+    extended = extend_program(compile_program(before, number), [last], number)
+    assert extended == program(*texts)
+
+
+def test_a_view_in_the_place_of_another() -> None:
+    first = program(COUNTS, PLAIN)
+    (other,) = views("CREATE VIEW counts AS SELECT user, count(*) AS n FROM votes GROUP BY user")
+    made = extend_program(first, [other], lambda key: 9)
+    assert of(made, "counts").zone == ("user",)
+    assert of(made, "plain") is of(first, "plain")
+    assert not made.uses("counts", of(first, "counts").id)

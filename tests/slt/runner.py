@@ -12,7 +12,7 @@ a block. The SQL is Spark's dialect.
     query TYPES [nosort]    the rows of a view (one word) or of a SELECT, after a line `----`; they
                             are compared sorted, unless `nosort`. TYPES has a letter per column:
                             I INT, BIGINT; R DOUBLE; N DECIMAL; T STRING; B BOOLEAN; D DATE;
-                            S TIMESTAMP; X BINARY. Values are separated by ` | `
+                            S TIMESTAMP; X BINARY; A an ARRAY. Values are separated by ` | `
     check                   every view equals DuckDB's answer over the same tables
     block NAME / end        in the preamble: steps that cases run by `run NAME`
     case NAME               a new case
@@ -281,7 +281,7 @@ class Runner:
         result = self.db.scan(text) if is_view else self.db.sql(text)
         if is_view:
             schema = self.db.schema(text)
-            found = "".join(LETTERS[schema[name].type.name] for name in result.columns)
+            found = "".join(_letter(schema[name].type.name) for name in result.columns)
             if found != types:
                 raise Failed(f"the columns are of types {found}, not {types}")
         if step.expected is None:
@@ -379,6 +379,11 @@ def shown_value(value: Any) -> str:
     return str(value) or "(empty)"
 
 
+def _letter(kind: str) -> str:
+    """The letter of a type of ours or of DuckDB's."""
+    return "A" if kind.startswith("ARRAY<") or kind.endswith("[]") else LETTERS[kind]
+
+
 def _nearly(found: list[str], expected: list[str], types: str) -> bool:
     """Equal but for the last digits of doubles."""
     if len(found) != len(expected) or "R" not in types:
@@ -421,7 +426,7 @@ def fill(path: Path) -> None:
                     print(f"{path.name}:{step.line}: {case.name}: {error}")
                     continue
                 described = relation.description or []
-                kinds = "".join(LETTERS[re.sub(r"\(.*", "", str(c[1]))] for c in described)
+                kinds = "".join(_letter(re.sub(r"\(.*", "", str(c[1]))) for c in described)
                 rows = [shown_row(row) for row in relation.fetchall()]
                 options = "" if "nosort" not in words else " nosort"
                 rows = rows if options else sorted(rows)

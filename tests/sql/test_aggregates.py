@@ -11,7 +11,7 @@ from viewkeep.errors import SqlError, TypeMismatch, Unsupported
 from viewkeep.plan.arrays import refuse_arrays
 from viewkeep.plan.nodes import Aggregate, AggregateCall, Node
 from viewkeep.plan.serial import decode, encode
-from viewkeep.sql.aggregates import deterministic
+from viewkeep.sql.determined import deterministic
 from viewkeep.sql.parse import parse, text_of
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, array, decimal
 
@@ -69,6 +69,9 @@ TYPES = {
     "percentile_disc(0.5) WITHIN GROUP (ORDER BY a)": DOUBLE,
     "listagg(a, ',')": STRING,
     "array_agg(a)": array(INT),
+    "array_agg(s ORDER BY a DESC, x)": array(STRING),
+    "array_agg(x ORDER BY a NULLS LAST)": array(DOUBLE),
+    "string_agg(a, ',' ORDER BY s)": STRING,
     "collect_set(m)": array(decimal(10, 2)),
     "count(DISTINCT a, s)": BIGINT,
     "any_value(d)": T.schema["d"].type,
@@ -89,6 +92,16 @@ def test_plans_are_kept(text: str) -> None:
 SAME = [
     ("collect_list(a)", "array_agg(a)"),
     ("collect_set(a)", "array_agg(DISTINCT a)"),
+    ("collect_list(a ORDER BY b)", "array_agg(a) WITHIN GROUP (ORDER BY b)"),
+    ("array_agg(a ORDER BY a)", "array_agg(a)"),
+    ("array_agg(a ORDER BY a NULLS LAST, b)", "array_agg(a)"),
+    ("array_agg(a ORDER BY b, a)", "array_agg(a ORDER BY b, b DESC)"),
+    ("array_agg(a ORDER BY b NULLS FIRST)", "array_agg(a ORDER BY b)"),
+    ("array_agg(a ORDER BY b NULLS LAST)", "array_agg(a ORDER BY b IS NULL, b)"),
+    ("array_agg(a ORDER BY b DESC NULLS FIRST)", "array_agg(a ORDER BY b IS NULL DESC, b DESC)"),
+    ("collect_set(a ORDER BY t.a DESC)", "array_agg(DISTINCT a ORDER BY a DESC)"),
+    ("string_agg(s, ',' ORDER BY a)", "listagg(s, ',') WITHIN GROUP (ORDER BY a)"),
+    ("listagg(DISTINCT s, ',' ORDER BY s)", "listagg(DISTINCT s, ',')"),
     ("any_value(s)", "min(s)"),
     ("any_value(s, true)", "min(s)"),
     ("any_value(s) IGNORE NULLS", "min(s)"),
@@ -114,6 +127,9 @@ DIFFERENT = [
     ("listagg(s, ',')", "listagg(s, ';')"),
     ("listagg(s) WITHIN GROUP (ORDER BY a)", "listagg(s) WITHIN GROUP (ORDER BY a DESC)"),
     ("listagg(s)", "listagg(DISTINCT s)"),
+    ("array_agg(s ORDER BY a)", "array_agg(s)"),
+    ("array_agg(s ORDER BY s DESC)", "array_agg(s)"),
+    ("array_agg(s ORDER BY a)", "array_agg(s ORDER BY a NULLS LAST)"),
     ("min_by(a, b)", "min_by(b, a)"),
 ]
 
@@ -142,6 +158,18 @@ QUERIES = {
         "SELECT a, coalesce(list(b ORDER BY b) FILTER (WHERE b IS NOT NULL), []), "
         "coalesce(list_sort(list(DISTINCT s) FILTER (WHERE s IS NOT NULL)), []), "
         "coalesce(list(x ORDER BY x) FILTER (WHERE f AND x IS NOT NULL), []) FROM t GROUP BY a"
+    ),
+    "SELECT a, array_agg(s ORDER BY b DESC), array_agg(id ORDER BY s NULLS LAST, id DESC), "
+    "string_agg(s, ',' ORDER BY x DESC) FROM t GROUP BY a": (
+        "SELECT a, coalesce(list(s ORDER BY b DESC NULLS LAST, s) FILTER (WHERE s IS NOT NULL), "
+        "[]), list(id ORDER BY s NULLS LAST, id DESC), string_agg(s, ',' ORDER BY x DESC, s) "
+        "FROM t GROUP BY a"
+    ),
+    "SELECT array_agg(b ORDER BY f DESC NULLS FIRST, s) FILTER (WHERE a > 0), "
+    "collect_set(b ORDER BY b DESC), array_agg(s ORDER BY id) FILTER (WHERE a > 9) FROM t": (
+        "SELECT list(b ORDER BY f DESC NULLS FIRST, s NULLS FIRST, b) "
+        "FILTER (WHERE a > 0 AND b IS NOT NULL), [7, 5, 3], []"
+        " FROM t"
     ),
     "SELECT stddev(b) FROM t WHERE a > 5": "SELECT NULL",
     "SELECT median(b), listagg(s), min_by(a, b), bool_and(f), bit_xor(a) FROM t WHERE a > 5": (
@@ -182,6 +210,9 @@ WRITTEN = {
     "SELECT min_by(a, b) FROM t": (
         "SELECT MIN_BY(a, CASE WHEN NOT b IS NULL THEN STRUCT(b, a) END) FROM t"
     ),
+    "SELECT max_by(a, f OR g) FROM t": (
+        "SELECT MAX_BY(a, CASE WHEN NOT (f OR g) IS NULL THEN STRUCT(f OR g, a) END) FROM t"
+    ),
     "SELECT listagg(s) FILTER (WHERE f) FROM t": (
         "SELECT LISTAGG(s) WITHIN GROUP (ORDER BY s) FILTER(WHERE f) FROM t"
     ),
@@ -189,12 +220,36 @@ WRITTEN = {
         "SELECT LISTAGG(s, ',') WITHIN GROUP (ORDER BY a DESC, s) FROM t"
     ),
     "SELECT string_agg(DISTINCT s) WITHIN GROUP (ORDER BY s DESC) FROM t": (
-        "SELECT STRING_AGG(DISTINCT s) WITHIN GROUP (ORDER BY s DESC) FROM t"
+        "SELECT CASE WHEN COUNT(s) > 0 THEN "
+        "ARRAY_JOIN(CAST(SORT_ARRAY(COLLECT_SET(s), FALSE) AS ARRAY<STRING>), '') END FROM t"
     ),
     "SELECT collect_list(a) FILTER (WHERE f) FROM t": (
         "SELECT SORT_ARRAY(COLLECT_LIST(a) FILTER(WHERE f)) FROM t"
     ),
     "SELECT collect_set(a) FROM t": "SELECT SORT_ARRAY(COLLECT_SET(a)) FROM t",
+    "SELECT array_agg(a ORDER BY a DESC) FROM t": "SELECT SORT_ARRAY(ARRAY_AGG(a), FALSE) FROM t",
+    "SELECT collect_list(DISTINCT a ORDER BY t.a) FILTER (WHERE f) FROM t": (
+        "SELECT SORT_ARRAY(COLLECT_LIST(DISTINCT a) FILTER(WHERE f)) FROM t"
+    ),
+    "SELECT array_agg(s ORDER BY b DESC NULLS FIRST) FILTER (WHERE f) FROM t": (
+        "SELECT TRANSFORM(ARRAY_SORT(ARRAY_AGG(CASE WHEN NOT s IS NULL THEN "
+        "STRUCT(b AS k0, s AS k1, s AS item) END) FILTER(WHERE f), (l, r) -> "
+        "CASE WHEN l.k0 IS NOT DISTINCT FROM r.k0 THEN "
+        "CASE WHEN l.k1 IS NOT DISTINCT FROM r.k1 THEN 0 WHEN l.k1 IS NULL THEN -1 "
+        "WHEN r.k1 IS NULL THEN 1 WHEN l.k1 < r.k1 THEN -1 ELSE 1 END "
+        "WHEN l.k0 IS NULL THEN -1 WHEN r.k0 IS NULL THEN 1 WHEN l.k0 < r.k0 THEN 1 ELSE -1 END), "
+        "one -> one.item) FROM t"
+    ),
+    "SELECT string_agg(s, ',' ORDER BY a NULLS LAST) FROM t": (
+        "SELECT STRING_AGG(s, ',') WITHIN GROUP (ORDER BY a NULLS LAST, s) FROM t"
+    ),
+    "SELECT listagg(DISTINCT s, ',' ORDER BY t.s) FILTER (WHERE f) FROM t": (
+        "SELECT CASE WHEN COUNT(s) FILTER(WHERE f) > 0 THEN ARRAY_JOIN(CAST("
+        "SORT_ARRAY(COLLECT_SET(s) FILTER(WHERE f)) AS ARRAY<STRING>), ',') END FROM t"
+    ),
+    "SELECT collect_list((SELECT any_value(v) FROM p)) FROM t": (
+        "SELECT SORT_ARRAY(COLLECT_LIST((SELECT MIN(v) FROM p))) FROM t"
+    ),
     "SELECT sum(a) FROM t HAVING min(b) > 1": "SELECT SUM(a) FROM t HAVING MIN(b) > 1",
 }
 
@@ -217,7 +272,15 @@ REFUSED: dict[str, tuple[type[SqlError], str]] = {
     "skewness(a)": (Unsupported, "the aggregate skewness is not taken"),
     "max(collect_list(a))": (Unsupported, "an aggregate inside an aggregate"),
     "collect_list(a, b)": (Unsupported, "collect_list takes one argument"),
-    "array_agg(a ORDER BY b)": (Unsupported, ""),
+    "array_agg(DISTINCT a ORDER BY b)": (Unsupported, "array_agg DISTINCT is ordered by its"),
+    "array_agg(DISTINCT a ORDER BY a, b)": (Unsupported, "array_agg DISTINCT is ordered by its"),
+    "collect_set(a ORDER BY b)": (Unsupported, "collect_set DISTINCT is ordered by its"),
+    "array_agg(a ORDER BY NULL)": (Unsupported, "NULL orders nothing"),
+    "array_agg(a ORDER BY b) WITHIN GROUP (ORDER BY b)": (Unsupported, "array_agg has two orders"),
+    "sum(a ORDER BY b)": (Unsupported, "sum takes no ORDER BY inside"),
+    "upper(s ORDER BY a)": (Unsupported, ""),
+    "array_agg(a ORDER BY sum(b))": (Unsupported, "an aggregate inside an aggregate"),
+    "array_agg(a, b ORDER BY b)": (Unsupported, "array_agg takes one argument"),
     "sum(a) IGNORE NULLS": (Unsupported, "sum has no treatment of NULLs"),
     "sum(a) WITHIN GROUP (ORDER BY a)": (Unsupported, "sum takes no WITHIN GROUP"),
     "median(a) WITHIN GROUP (ORDER BY a)": (Unsupported, "median takes no WITHIN GROUP"),
@@ -248,7 +311,6 @@ REFUSED: dict[str, tuple[type[SqlError], str]] = {
         Unsupported,
         "listagg DISTINCT is ordered by its argument alone",
     ),
-    "string_agg(s, ',' ORDER BY a)": (Unsupported, ""),
     "stddev(d)": (TypeMismatch, "stddev_samp of DATE has no meaning"),
     "corr(a, d)": (TypeMismatch, "corr of DATE has no meaning"),
     "median(f)": (TypeMismatch, "median of BOOLEAN has no meaning"),

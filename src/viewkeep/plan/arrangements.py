@@ -77,7 +77,7 @@ def traced(names: Sequence[str], steps: Sequence[Filter | Project]) -> tuple[str
 def _sides(node: Join) -> tuple[Side, Side]:
     ours, theirs = ([m.left for m in node.on], [m.right for m in node.on])
     same = list(range(len(node.on)))
-    orders = [_merged(node.left, ours), _merged(node.right, theirs)]
+    orders = [merged(node.left, ours), merged(node.right, theirs)]
     order = next((found for found in reversed(orders) if found is not None), same)
     on = [node.on[place] for place in order]
     without_nulls = [node.kind in ("inner", "semi"), True]
@@ -93,8 +93,11 @@ def _sides(node: Join) -> tuple[Side, Side]:
     return made[0], made[1]
 
 
-def _merged(side: Node, exprs: Sequence[Expr]) -> list[int] | None:
-    """In which order the matches are the keys of the Aggregate that a side is; None if not."""
+def merged(side: Node, exprs: Sequence[Expr]) -> list[int] | None:
+    """In which order the matches are the keys of the Aggregate that a side is; None if not.
+
+    Then its groups are the arrangement that the join needs: PRE-AGGREGATION is REVERSE-JOIN.
+    """
     below, steps = strip(side)
     if not isinstance(below, Aggregate) or not all(isinstance(expr, Ref) for expr in exprs):
         return None

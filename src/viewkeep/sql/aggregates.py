@@ -1,14 +1,14 @@
 """Aggregate calls: recognised in a select list, typed as Spark types them, named canonically.
 
 Law: a call's value is a function of the multiset of its group's rows. Where SQL leaves a choice
-(the order of a list, which of several rows MIN_BY takes), one is made here; `deterministic` says it
-in SQL.
+(the order of a list, which of several rows MIN_BY takes), one is made here; `sql.determined` says
+it in SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -34,9 +34,10 @@ _SIMPLE = {
 }  # fmt: skip
 _OF_TWO = ("covar_pop", "covar_samp", "corr", "min_by", "max_by")
 _RANKED = ("percentile", "median", "percentile_cont", "percentile_disc")
-_JOINED = ("string_agg", "listagg")
-_LISTED = ("array_agg", "collect_list", "collect_set")
-TAKEN = (*_SIMPLE, *_OF_TWO, *_RANKED, *_JOINED, *_LISTED)
+JOINED = ("string_agg", "listagg")
+LISTED = ("array_agg", "collect_list", "collect_set")
+TAKEN = (*_SIMPLE, *_OF_TWO, *_RANKED, *JOINED, *LISTED)
+_WITHIN = ("percentile_cont", "percentile_disc")
 _MOMENTS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
 _BY_ORDER = "Say which row with MIN_BY(x, y) or MAX_BY(x, y), or take ANY_VALUE(x)"
 _EXACT = "Use PERCENTILE, which is exact here"
@@ -90,7 +91,7 @@ class _Written:
     name: str
     arguments: tuple[exp.Expr, ...]
     distinct: bool
-    order: tuple[exp.Expr, ...] | None  # of WITHIN GROUP
+    order: tuple[exp.Expr, ...] | None  # of WITHIN GROUP, or inside the parentheses
     condition: exp.Expr | None  # of FILTER
 
     @property
@@ -105,7 +106,7 @@ class _Written:
 
 
 def _read(tree: exp.Expr) -> _Written:
-    function, condition, order, nulls = tree, None, None, False
+    function, condition, order, inside, nulls = tree, None, None, None, False
     while isinstance(function, _AROUND):
         if isinstance(function, exp.Filter):
             condition = function.expression.this
@@ -119,14 +120,18 @@ def _read(tree: exp.Expr) -> _Written:
     if isinstance(function, exp.Any):
         name, arguments = "any", [function.this.this]
     else:
-        name, arguments = function.name.lower(), function.expressions
+        name, (arguments, inside) = function.name.lower(), given_to(function)
+        if inside is not None and order is not None:
+            raise Unsupported(f"{name} has two orders", fragment=text_of(tree))
+        order = inside if order is None else order
     if name in _REFUSED:
         hint = _REFUSED[name] or f"Taken are {', '.join(sorted(TAKEN))}"
         raise Unsupported(f"the aggregate {name} is not taken", fragment=text_of(tree), hint=hint)
     if nulls and name != "any_value":
         raise Unsupported(f"{name} has no treatment of NULLs", fragment=text_of(tree))
-    if order is not None and name not in ("percentile_cont", "percentile_disc", *_JOINED):
-        raise Unsupported(f"{name} takes no WITHIN GROUP", fragment=text_of(tree))
+    if order is not None and name not in (*_WITHIN, *JOINED, *LISTED):
+        words = "ORDER BY inside" if inside is not None else "WITHIN GROUP"
+        raise Unsupported(f"{name} takes no {words}", fragment=text_of(tree))
     distinct = len(arguments) > 0 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = [*arguments[0].expressions, *arguments[1:]]
@@ -136,6 +141,15 @@ def _read(tree: exp.Expr) -> _Written:
         if isinstance(argument, exp.Star) and (name != "count" or distinct or len(arguments) > 1):
             raise Unsupported("* is an argument of COUNT alone", fragment=text_of(tree))
     return _Written(tree, name, tuple(arguments), distinct, order, condition)
+
+
+def given_to(function: exp.Expr) -> tuple[list[exp.Expr], tuple[exp.Expr, ...] | None]:
+    """The arguments of a call, and the ORDER BY that stands after the last of them."""
+    arguments = list(function.expressions)
+    if not arguments or not isinstance(arguments[-1], exp.Order):
+        return arguments, None
+    last = arguments[-1]
+    return [*arguments[:-1], last.this], tuple(last.expressions)
 
 
 class Calls:
@@ -158,13 +172,10 @@ class Calls:
             return self._of_two(written)
         if written.name in _RANKED:
             return self._percentile(written)
-        if written.name in _JOINED:
+        if written.name in JOINED:
             return self._joined(written)
-        if written.name in _LISTED:
-            written.need(1)
-            value = self._value(written, 0)
-            value = Lit(None, STRING) if value.type == VOID else value
-            return self._made("array_agg", value, written.distinct or written.name == "collect_set")
+        if written.name in LISTED:
+            return self._listed(written)
         name = _SIMPLE[written.name]
         if name == "count" and len(written.arguments) > 1:
             return self._count_of_several(written)
@@ -211,7 +222,7 @@ class Calls:
 
     def _percentile(self, written: _Written) -> AggregateCall:
         name, descending = written.name, False
-        if name in ("percentile_cont", "percentile_disc"):
+        if name in _WITHIN:
             written.need(1)
             _refuse_distinct(written)
             order = self._order(written)
@@ -264,29 +275,50 @@ class Calls:
                 f"{written.name} of BINARY is not taken", fragment=written.text, hint="Use hex(x)"
             )
         value = self._filtered(written, fold(cast_to(plain, STRING)))
-        by = self._order(written) or [Ordering(plain)]
-        if written.distinct and [part.expr for part in by] != [plain]:
-            raise Unsupported(
-                f"{written.name} DISTINCT is ordered by its argument alone", fragment=written.text
-            )
+        by = self._order(written, plain) or [Ordering(plain)]
         # Where the value itself is ordered by, it need not be kept twice.
         if plain.type == STRING:
             by = [Ordering(value, p.descending) if p.expr == plain else p for p in by]
         return self._made("string_agg", value, written.distinct, by, (between,))
 
-    def _order(self, written: _Written) -> list[Ordering]:
-        made = []
+    def _listed(self, written: _Written) -> AggregateCall:
+        written.need(1)
+        distinct = written.distinct or written.name == "collect_set"
+        plain = lower(written.arguments[0], self._inner(written.tree))
+        plain = Lit(None, STRING) if plain.type == VOID else plain
+        value = self._filtered(written, plain)
+        by = self._order(replace(written, distinct=distinct), plain)
+        by = [Ordering(value, p.descending) if p.expr == plain else p for p in by]
+        if by and by[-1] == Ordering(value):  # the order of the values themselves comes last anyway
+            by.pop()
+        return self._made("array_agg", value, distinct, by)
+
+    def _order(self, written: _Written, value: Expr | None = None) -> list[Ordering]:
+        """What a call is ordered by, as far as it matters: up to the value that it collects.
+
+        Where NULLs are not where the direction puts them, being NULL is ordered by before.
+        """
+        made: dict[Expr, Ordering] = {}
         for part in written.order or ():
-            down = bool(part.args.get("desc"))
-            if bool(part.args.get("nulls_first")) == down:
-                raise Unsupported(
-                    "NULLS FIRST and LAST are fixed by the direction", fragment=text_of(part)
-                )
-            expr = lower(part.this, self._inner(written.tree))
+            expr, down = lower(part.this, self._inner(written.tree)), bool(part.args.get("desc"))
             if expr.type == VOID:
                 raise Unsupported("NULL orders nothing", fragment=text_of(part))
-            made.append(Ordering(expr, down))
-        return made
+            if written.distinct and (expr != value or len(written.order or ()) > 1):
+                raise Unsupported(
+                    f"{written.name} DISTINCT is ordered by its argument alone",
+                    fragment=written.text,
+                )
+            if bool(part.args.get("nulls_first")) == down and expr != value and expr not in made:
+                if written.name in _WITHIN:
+                    raise Unsupported(
+                        "NULLS FIRST and LAST are fixed by the direction", fragment=text_of(part)
+                    )
+                unknown = make("is_null", expr)
+                made.setdefault(unknown, Ordering(unknown, down))
+            made.setdefault(expr, Ordering(expr, down))
+            if expr == value:
+                break
+        return list(made.values())
 
     def _value(self, written: _Written, place: int) -> Expr:
         return self._filtered(written, lower(written.arguments[place], self._inner(written.tree)))
@@ -353,51 +385,6 @@ def group_rewriter(keys: Mapping[Expr, str], aggregates: Iterable[str]) -> Calla
         return expr
 
     return rewrite
-
-
-def deterministic(tree: exp.Expr) -> exp.Expr:
-    """A copy of a query in which every choice that viewkeep makes is written out for Spark.
-
-    ANY_VALUE is MIN; of equal y, MIN_BY takes the least x and MAX_BY the largest; an array, a list
-    without ORDER BY, and what its ORDER BY does not tell apart, are in the order of the values.
-    """
-    return tree.copy().transform(_determined)
-
-
-def _determined(tree: exp.Expr) -> exp.Expr:
-    if isinstance(tree, exp.Any) and is_aggregate(tree):
-        return exp.Anonymous(this="BOOL_OR", expressions=[tree.this.this])
-    if isinstance(tree, exp.IgnoreNulls | exp.RespectNulls) and _called(tree.this) == "any_value":
-        return _determined(tree.this)
-    if _called(tree.this if isinstance(tree, exp.Filter) else tree) in _LISTED:
-        return exp.Anonymous(this="SORT_ARRAY", expressions=[tree.copy()])
-    if _called(tree) == "any_value":
-        return exp.Anonymous(this="MIN", expressions=tree.expressions[:1])
-    if _called(tree) in ("min_by", "max_by") and len(tree.expressions) == 2:
-        x, y = tree.expressions
-        known = exp.Not(this=exp.Is(this=y.copy(), expression=exp.Null()))
-        both = exp.Anonymous(this="STRUCT", expressions=[y.copy(), x.copy()])
-        tree.set("expressions", [x, exp.Case(ifs=[exp.If(this=known, true=both)])])
-        return tree
-    if isinstance(tree, exp.WithinGroup) and _called(tree.this) in _JOINED:
-        item = _item(tree.this)
-        order = tree.expression.expressions
-        if item not in [part.this for part in order]:
-            tree.expression.append("expressions", exp.Ordered(this=item.copy(), nulls_first=True))
-        return tree
-    if _called(tree) in _JOINED and not isinstance(tree.parent, exp.WithinGroup):
-        order = exp.Order(expressions=[exp.Ordered(this=_item(tree).copy(), nulls_first=True)])
-        return exp.WithinGroup(this=tree.copy(), expression=order)
-    return tree
-
-
-def _called(tree: exp.Expr | None) -> str | None:
-    return tree.name.lower() if isinstance(tree, exp.Anonymous) else None
-
-
-def _item(tree: exp.Expr) -> exp.Expr:
-    first: exp.Expr = tree.expressions[0]
-    return first.expressions[0] if isinstance(first, exp.Distinct) else first
 
 
 def _refuse_distinct(written: _Written) -> None:

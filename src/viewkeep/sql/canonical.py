@@ -21,7 +21,11 @@ from viewkeep.types import BOOLEAN
 
 __all__ = ["conjunction", "conjuncts", "fold", "make"]
 
-_OPPOSITE = {"is_null": "is_not_null", "is_not_null": "is_null"}
+# Of comparisons too: NULL stays NULL, and NaN has a place in the order.
+_OPPOSITE = {
+    "is_null": "is_not_null", "is_not_null": "is_null", "eq": "ne", "ne": "eq",
+    "lt": "ge", "ge": "lt", "gt": "le", "le": "gt",
+}  # fmt: skip
 
 
 def make(name: str, *args: Expr) -> Expr:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Ref
-from viewkeep.plan.nodes import Arrange, KeyPart, Source, View
+from viewkeep.plan.nodes import Arrange, KeyPart, Node, Source, View
 from viewkeep.plan.passes import optimise
 from viewkeep.sql.ordering import top
 from viewkeep.sql.parse import parse, text_of
@@ -70,12 +70,19 @@ def make_view(
     below = optimise(query.node, wanted, existing)
     if shown:
         columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
-    key = {part.name: part for part in reversed(query.order)}
-    ordered = [key[part.name] for part in query.order]
-    ordered += [KeyPart(name) for name in below.row_key if name not in key]
-    kept = tuple(dict.fromkeys(inner for _, inner in columns))
-    node = Arrange(below, tuple(dict.fromkeys(ordered)), kept)
+    node = keyed(below, query.order, [inner for _, inner in columns])
     return View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
+
+
+def keyed(node: Node, order: Sequence[KeyPart], shown: Sequence[str]) -> Arrange:
+    """The rows of a view under their order, then the row key, each column once.
+
+    The columns that are shown have an order of their own: who lists them otherwise shares the rows.
+    """
+    first = {part.name: part for part in reversed(order)}
+    parts = [first[part.name] for part in order]
+    parts += [KeyPart(name) for name in node.row_key if name not in first]
+    return Arrange(node, tuple(dict.fromkeys(parts)), tuple(sorted(set(shown))))
 
 
 def drop(tree: exp.Drop) -> Statement:

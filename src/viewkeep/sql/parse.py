@@ -63,6 +63,12 @@ def parse(text: str) -> list[exp.Expr]:
         raise SqlSyntaxError("the statement is nested too deeply") from error
 
 
+def parse_expression(text: str) -> exp.Expr:
+    """An expression of ours as a syntax tree."""
+    tree: exp.Expr = Dialect().parse(text)[0]
+    return tree
+
+
 def text_of(tree: exp.Expr) -> str:
     """A syntax tree as SQL that Spark takes."""
     return tree.sql(dialect=Dialect, comments=False)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from viewkeep.sql.aggregates import deterministic
+from viewkeep.sql.determined import deterministic
 from viewkeep.sql.grouping import Item
 from viewkeep.sql.parse import Dialect, text_of
 from viewkeep.sql.truths import three_valued

@@ -1,0 +1,107 @@
+"""Which operators views are made of: what each reads, and through which steps.
+
+Pre-processing: a reader reads arrangements (`plan.arrangements`). Fusing: filters, projections and
+unions are no operators, but steps on the way into one, run in memory on each delta. Sharing: equal
+nodes, which have equal ids, are one part, whoever asks for them. Law: a part is a function of its
+node alone, so how a plan is cut does not depend on what else is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from viewkeep.plan.arrangements import Side, arrangements, strip
+from viewkeep.plan.nodes import (
+    Aggregate,
+    Arrange,
+    Join,
+    KeyPart,
+    Node,
+    Source,
+    TopK,
+    Union,
+    Values,
+    View,
+    Window,
+)
+from viewkeep.plan.operators import Reader, Stateful, Steps
+
+Producer: TypeAlias = Source | Values | Stateful | Reader
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A way into an operator: who makes the rows, and what is done to each."""
+
+    producer: Producer
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operator that is not placed yet. One with state has branches, a reader has sides."""
+
+    node: Stateful | Reader
+    branches: tuple[Branch, ...] = ()
+    sides: tuple[Side, ...] = ()
+
+    @property
+    def below(self) -> Iterator[Stateful | Reader]:
+        """The operators that it stands on."""
+        for branch in self.branches:
+            if not isinstance(branch.producer, Source | Values):
+                yield branch.producer
+        yield from (side.node for side in self.sides)
+
+
+def root(view: View) -> Stateful:
+    """The operator whose table a view reads: its own, or the Aggregate that has it already."""
+    producer, steps = strip(view.node.input)
+    if isinstance(producer, Aggregate) and not steps and _has_key(view.node, producer.row_key):
+        return producer
+    return view.node
+
+
+def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, Part]:
+    """The parts that these operators stand on and that are not `known`, producers first."""
+    made: dict[str, Part] = {}
+    there = set(known)
+
+    def add(node: Stateful | Reader) -> None:
+        if node.id in there:
+            return
+        there.add(node.id)
+        part = fused(node)
+        for below in part.below:
+            add(below)
+        made[node.id] = part
+
+    for node in roots:
+        add(node)
+    return made
+
+
+def fused(node: Stateful | Reader) -> Part:
+    """A node with the arrangements that it reads, or the producers below its stateless steps."""
+    if isinstance(node, Join | TopK | Window):
+        return Part(node, sides=arrangements(node))
+    return Part(node, branches=tuple(_branches(node.input)))
+
+
+def _branches(node: Node) -> Iterator[Branch]:
+    """The ways into a node: several where there is a Union."""
+    below, steps = strip(node)
+    if isinstance(below, Union):
+        for input_ in below.inputs:
+            for branch in _branches(input_):
+                yield Branch(branch.producer, branch.steps + steps)
+    elif isinstance(below, Source | Values | Aggregate | Join | TopK | Window):
+        yield Branch(below, steps)
+    else:
+        raise ValueError(f"{type(below).__name__} produces no rows by itself")
+
+
+def _has_key(node: Arrange, key: tuple[str, ...]) -> bool:
+    return node.key == tuple(KeyPart(name) for name in key)

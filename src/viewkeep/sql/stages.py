@@ -1,0 +1,40 @@
+"""The planner's stages, from a syntax tree to operators that run, in the order in which they run.
+
+A stage is known by its name: `docs/design/passes.md` says what it does, and golden cases under that
+name in `tests/plan` show it. Law: every stage keeps the rows. Up to `choose_keys` a query is alone;
+after it all views are one plan, in which each operator is there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from viewkeep.plan.arrangements import arrangements, merged
+from viewkeep.plan.connect import connect, fused
+from viewkeep.plan.passes import PASSES
+from viewkeep.plan.place import place
+from viewkeep.sql.decorrelate import decorrelated
+from viewkeep.sql.definitions import keyed
+from viewkeep.sql.queries import lower_query
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of planning, and the function that does it."""
+
+    name: str
+    by: Callable[..., object]
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("qualify", lower_query),
+    Stage("decorrelate", decorrelated),
+    *(Stage(change.__name__, change) for change in dict.fromkeys(PASSES)),
+    Stage("choose_keys", keyed),
+    Stage("arrange", arrangements),
+    Stage("merge", merged),
+    Stage("fuse", fused),
+    Stage("share", connect),
+    Stage("place", place),
+)
