@@ -13,7 +13,7 @@ from functools import cached_property
 
 import polars as pl
 
-from viewkeep.codec.keys import KEPT, KeyCodec, bounded, group_prefix, prefix_end
+from viewkeep.codec.keys import KEPT, KeyCodec, bounded_all, group_prefix, prefix_end
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
@@ -51,7 +51,8 @@ class Changes:
     def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
         """The keys of values of these groups."""
         suffixes = value_codec(self.table, self.order).encode([values[n] for n in self.order.names])
-        return [bounded(self.prefixes[g] + s) for g, s in zip(groups, suffixes, strict=True)]
+        prefixes = self.prefixes
+        return bounded_all([prefixes[g] + s for g, s in zip(groups, suffixes, strict=True)])
 
     def scan(
         self, group: int, start: bytes, stop: bytes | None, *, reverse: bool = False
@@ -87,20 +88,20 @@ def advance_values(
     numbered = groups.select(KEY).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
     gain = gain.filter(pl.col(TIMES) != 0).join(numbered, on=KEY, how="inner")
     changes = Changes(state, table, order, gain, prefixes)
-    keys = changes.keys(gain[GROUP].to_list(), gain)
+    keyed = pl.Series(KEY, changes.keys(gain[GROUP].to_list(), gain), pl.Binary)
+    gain = gain.with_columns(keyed).sort(KEY)  # the store reads and writes faster in this order
+    keys = gain[KEY].to_list()
     before = state.frame(table, state.lookup(table, keys))[TIMES].fill_null(0)
     after = (before + gain[TIMES]).alias(TIMES)
     if (after < 0).any():
         raise PipelineError(f"one of the {table.purpose} is removed more often than it was added")
-    encoded = table.row_codec.encode(gain.with_columns(after))
-    alive = (after > 0).to_list()
-    state.stage(
-        table, keys, [row if lives else None for row, lives in zip(encoded, alive, strict=True)]
-    )
-    rows = gain.select(GROUP, *order.names, pl.col(TIMES).alias(GAIN)).with_columns(
+    encoded: list[bytes | None] = list(table.row_codec.encode(gain.with_columns(after)))
+    for place in (after == 0).arg_true().to_list():
+        encoded[place] = None
+    state.stage(table, keys, encoded)
+    rows = gain.select(GROUP, *order.names, KEY, pl.col(TIMES).alias(GAIN)).with_columns(
         after,
         ((after > 0).cast(pl.Int64) - (before > 0).cast(pl.Int64)).alias(WEIGHT),
-        pl.Series(KEY, keys, pl.Binary),
     )
     return Changes(state, table, order, rows, prefixes)
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-from viewkeep.codec.keys import KeyCodec, bounded, group_prefix
+from viewkeep.codec.keys import GROUP_BYTES, KeyCodec, bounded_all, group_prefix
 from viewkeep.codec.rows import RowCodec
 from viewkeep.expr import Expr, references
 from viewkeep.ops.aggregate import Accumulators
@@ -106,7 +106,9 @@ class StateTable:
             return _encoded(self.key_codec, columns, rows.height)
         groups = self.groups(columns[: self.group], rows.height)
         rest = _encoded(self.rest_codec, columns[self.group :], rows.height)
-        return [bounded(self.prefix(g) + end) for g, end in zip(groups, rest, strict=True)]
+        if max(map(len, groups), default=0) >= GROUP_BYTES:
+            groups = [group_prefix(group) for group in groups]
+        return bounded_all([group + end for group, end in zip(groups, rest, strict=True)])
 
 
 def _encoded(codec: KeyCodec, columns: Sequence[pl.Series], count: int) -> list[bytes]:
