@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from viewkeep.access.execute import Executor
 from viewkeep.access.feeds import Feed, Feeds
 from viewkeep.access.load import BATCH_ROWS, Loaded, load
+from viewkeep.access.prepared import Prepared
 from viewkeep.access.reads import At, Reader, Snapshot
 from viewkeep.access.results import Result
 from viewkeep.access.sessions import WAIT_SECONDS, Session
+from viewkeep.access.statements import Statements
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
@@ -105,27 +107,34 @@ class Database:
         self.catalog, self.epochs = Catalog(store), Epochs(store)
         self._reader = Reader(store, self.epochs, url)
         self._feeds = Feeds(self._reader)
-        self._executor = Executor(self.catalog, self._reader, self._write)
+        self._statements = Statements()
+        self._executor = Executor(self.catalog, self._reader, self._write, self._statements)
         self._written: dict[int, int] = {}  # node -> log end after this object's last write
         self._lock = threading.Lock()
 
     # -- SQL -----------------------------------------------------------------------------------
 
-    def sql(self, text: str, *, at: At | None = None) -> Result:
+    def sql(self, text: str, parameters: Sequence[object] = (), *, at: At | None = None) -> Result:
         """Run one or more statements separated by `;`; the result is the last one's.
 
-        An error ends the run; the statements before it are done. A SELECT of base tables alone sees
-        them as they are now, or with `at="stable"` at the published cut; one that reads a view sees
-        all at the published epoch.
+        `parameters` are the values for each `?`. An error ends the run; the statements before it
+        are done. A SELECT of base tables alone sees them as they are now, or with `at="stable"` at
+        the published cut; one that reads a view sees all at the published epoch.
         """
-        result = Result(message="(no statement)")
-        for result in self.execute(text, at=at):  # noqa: B007 - the last one is wanted
-            pass
-        return result
+        return self._executor.one(text, at, parameters)
 
-    def execute(self, text: str, *, at: At | None = None) -> Iterator[Result]:
+    def execute(
+        self, text: str, parameters: Sequence[object] = (), *, at: At | None = None
+    ) -> Iterator[Result]:
         """Run statements one after another, giving the result of each."""
-        return self._executor.run(text, at)
+        return self._executor.run(text, at, parameters)
+
+    def prepare(self, text: str, dialect: str = "spark") -> Prepared:
+        """Make a statement ready, with `?` where values come later; run it any number of times.
+
+        `dialect` is the SQL it is written in: Spark's, or another that sqlglot knows ("mysql").
+        """
+        return self._executor.prepare(text, dialect)
 
     def create_views(self, text: str) -> list[str]:
         """Create the views of many CREATE VIEW statements in one change, all or none.
@@ -255,7 +264,9 @@ class Database:
         `token` continues another session, of this process or of any. A read waits at most `timeout`
         seconds for the pipeline, then raises Timeout.
         """
-        return Session(self._reader, self.catalog, self._log, timeout, token)
+        return Session(
+            self._reader, self.catalog, self._log, timeout, token, statements=self._statements
+        )
 
     def subscribe(
         self,

@@ -6,48 +6,270 @@ not at all; an error leaves the statements before it done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
+from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
 from viewkeep.access import changes
-from viewkeep.access.queries import readable, run_query
+from viewkeep.access.duck import DuckQuery
+from viewkeep.access.keyed import change, insertion
+from viewkeep.access.lookups import OtherReader, PointRead, point_read
+from viewkeep.access.prepared import Prepared
+from viewkeep.access.queries import plan_query, readable, run_query
 from viewkeep.access.readers import TableReader
 from viewkeep.access.reads import At, Reader
 from viewkeep.access.results import Result
+from viewkeep.access.statements import SHAPELESS, Analysed, Statements, Template
 from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
-from viewkeep.errors import Unsupported
+from viewkeep.errors import (
+    NotReady,
+    SqlError,
+    SqlSyntaxError,
+    UnknownName,
+    Unsupported,
+    ViewkeepError,
+)
 from viewkeep.expr import Expr
 from viewkeep.plan.explain import explain
 from viewkeep.plan.nodes import Source, View
-from viewkeep.plan.program import Program, compile_program
+from viewkeep.plan.program import Program, extend_program
 from viewkeep.sql import statements as st
 from viewkeep.sql.analyse import analyse, make_view
 from viewkeep.sql.keys import key_values
+from viewkeep.sql.outside import outside
+from viewkeep.sql.parameters import (
+    SPARK,
+    bound,
+    check_count,
+    constant_tree,
+    parse_as,
+)
 from viewkeep.sql.parse import parse, text_of
 from viewkeep.sql.scope import Resolve
+from viewkeep.sql.shapes import Lookup, Rows
+from viewkeep.sql.templates import PARAMETER, split
+from viewkeep.types import DataType
 
 _QUERY_NAME = "query"
+_KEPT = (st.Select, st.Update, st.Delete, DuckQuery)
+_MISSING = object()
 
 
 class Executor:
     """Runs the statements of one database."""
 
-    def __init__(self, catalog: Catalog, reader: Reader, write: changes.Write):
+    def __init__(
+        self, catalog: Catalog, reader: Reader, write: changes.Write, statements: Statements
+    ):
         self._catalog, self._reader, self._write = catalog, reader, write
+        self._statements = statements
 
-    def run(self, text: str, at: At | None = None) -> Iterator[Result]:
+    def run(
+        self,
+        text: str,
+        at: At | None = None,
+        parameters: Sequence[object] = (),
+        dialect: str = SPARK,
+    ) -> Iterator[Result]:
         """Run statements separated by `;`, giving the result of each.
 
-        `at` says what each SELECT sees; see `run_query`.
+        `at` says what each SELECT sees; see `run_query`. `parameters` are the values for `?`, over
+        all the statements.
         """
-        for tree in parse(text):
+        known = self.known(text, at, parameters, dialect)
+        if known is not None:
+            yield known
+        else:
+            yield from self.parsed(text, at, parameters, dialect)
+
+    def parsed(
+        self,
+        text: str,
+        at: At | None = None,
+        parameters: Sequence[object] = (),
+        dialect: str = SPARK,
+    ) -> Iterator[Result]:
+        """As `run`, for statements that are not `known`."""
+        trees = self._trees(text, parameters, dialect)
+        for tree in trees:
             basis = self._reader.current()
-            yield self._run(analyse(tree, self._resolver(tree), basis.program.joins), basis, at)
+            analysed = self._analyse(tree, basis)
+            if len(trees) == 1 and isinstance(analysed.statement, _KEPT):
+                self._statements.keep(text, parameters, dialect, analysed)
+            yield self._run(analysed, at)
+
+    def one(
+        self,
+        text: str,
+        at: At | None = None,
+        parameters: Sequence[object] = (),
+        dialect: str = SPARK,
+    ) -> Result:
+        """Run statements; the result of the last."""
+        result = self.known(text, at, parameters, dialect)
+        if result is None:
+            result = Result(message="(no statement)")
+            for result in self.parsed(text, at, parameters, dialect):  # noqa: B007 - the last
+                pass
+        return result
+
+    def prepare(
+        self, text: str, dialect: str = SPARK, begin: Callable[[], None] | None = None
+    ) -> Prepared:
+        """Make a statement ready; `begin` is called before each run."""
+        trees, parameters = self._statements.parsed(text, dialect)
+        if len(trees) != 1:
+            raise SqlSyntaxError(f"one statement is prepared at a time, not {len(trees)}")
+        return Prepared(self, text, dialect, parameters, begin)
+
+    def columns_of(
+        self, text: str, dialect: str, parameters: int
+    ) -> list[tuple[str, DataType]] | None:
+        """The names and types of a SELECT's columns, whatever the values of its parameters."""
+        errors: list[SqlError] = []
+        # Some places take no NULL, LIMIT among them; DuckDB is asked when no guess will do.
+        for ours, guess in product((True, False), (None, 1, "")):
+            try:
+                (tree,) = self._trees(text, [guess] * parameters, dialect)
+                statement = self._analyse(tree, self._reader.current(), ours=ours).statement
+            except SqlError as refused:
+                errors.append(refused)
+                continue
+            if isinstance(statement, DuckQuery):
+                return statement.columns
+            if not isinstance(statement, st.Select):
+                return None
+            types = {column.name: column.type for column in statement.query.node.columns}
+            return [(name, types[inner]) for name, inner in statement.query.columns]
+        raise errors[0]
+
+    def is_point(self, template: Template) -> bool:
+        """Whether a statement reads at most one row by its key."""
+        shape = template.shape
+        return isinstance(shape, Lookup) and self._lookup(shape) is not None
+
+    # -- what is known -------------------------------------------------------------------------
+
+    def known(
+        self,
+        text: str,
+        at: At | None = None,
+        parameters: Sequence[object] = (),
+        dialect: str = SPARK,
+    ) -> Result | None:
+        """The result of a statement that needs no parsing any more, else None.
+
+        No such statement changes the catalog.
+        """
+        template, constants = self.template(text, dialect)
+        result = self.shaped(template, constants, parameters, at)
+        if result is not None:
+            return result
+        analysed = self._statements.analysed(text, parameters, dialect)
+        if analysed is None or analysed.basis is not self._reader.current():
+            return None
+        return self._run(analysed, at)
+
+    def template(self, text: str, dialect: str) -> tuple[Template, list[Any]]:
+        """The template of a text, and the constants in it."""
+        found = split(text)
+        if found is None:
+            return SHAPELESS, []
+        key, constants = found
+        return self._statements.template(key, text, dialect), constants
+
+    def shaped(
+        self, template: Template, constants: list[Any], parameters: Sequence[Any], at: At | None
+    ) -> Result | None:
+        """Run a statement of a plain shape; None if its values, or the catalog, need analysis."""
+        if template.shape is None:
+            return None
+        values = _filled(constants, parameters)
+        if values is None:
+            return None
+        shape = template.shape
+        if isinstance(shape, Lookup):
+            return self._looked_up(template, shape, values, at)
+        current = self._reader.current()
+        if template.checked is not current and not self._check(template, values, current):
+            return None
+        schema = current.tables[shape.table].schema
+        if isinstance(shape, Rows):
+            statement = insertion(shape, schema, values)
+            return None if statement is None else _done(self._insert(statement), "inserted")
+        changed = change(shape, schema, values)
+        return None if changed is None else self._run(Analysed(current, changed, None), at)
+
+    def _looked_up(
+        self, template: Template, shape: Lookup, values: list[Any], at: At | None
+    ) -> Result | None:
+        with suppress(OtherReader):
+            if template.lookup is not None:
+                return template.lookup.run(self._reader, values, at)
+        current = self._reader.current()
+        if template.checked is not current and not self._check(template, values, current):
+            return None
+        with suppress(OtherReader, NotReady):
+            # The published plan may have moved, and the reader with it.
+            template.lookup = lookup = self._lookup(shape)
+            return None if lookup is None else lookup.run(self._reader, values, at)
+        return None
+
+    def _check(self, template: Template, values: Sequence[object], current: PlanVersion) -> bool:
+        """Whether a template's statement can be taken in this catalog."""
+        tree = template.tree
+        assert tree is not None
+        try:
+            made = bound(tree, [constant_tree(value) for value in values])
+            analyse(made, self._resolver(made), current.program.joins)
+        except ViewkeepError:
+            return False  # the statement as it is written says what is wrong
+        template.checked = current
+        return True
+
+    def _lookup(self, shape: Lookup) -> PointRead | None:
+        return point_read(shape, self._reader.open(shape.relation, self._reader.newest()))
+
+    def _trees(self, text: str, parameters: Sequence[object], dialect: str) -> list[exp.Expr]:
+        if not parameters and PARAMETER not in text:
+            return parse_as(text, dialect)
+        trees, count = self._statements.parsed(text, dialect)
+        check_count(count, parameters)
+        values = [constant_tree(value) for value in parameters]
+        return [bound(tree, values) for tree in trees]
+
+    def _analyse(self, tree: exp.Expr, basis: PlanVersion, *, ours: bool = False) -> Analysed:
+        """Analyse a statement; a query that we do not answer goes to DuckDB, unless `ours`."""
+        whole = tree.copy() if isinstance(tree, exp.Query) else None  # analysis changes it
+        try:
+            statement = analyse(tree, self._resolver(tree), basis.program.joins)
+        except (Unsupported, UnknownName) as refused:
+            if whole is None or ours:
+                raise
+            return Analysed(basis, self._outside(whole, basis, refused), None)
+        planned = plan_query(statement.query) if isinstance(statement, st.Select) else None
+        return Analysed(basis, statement, planned)
+
+    def _outside(self, tree: exp.Expr, basis: PlanVersion, refused: SqlError) -> DuckQuery:
+        """A query that we do not answer, for DuckDB; the error it was refused with if it may not.
+
+        A function that we do not know may be one that DuckDB does.
+        """
+
+        def find(name: str) -> Source | View | None:
+            found = basis.tables.get(name) or basis.views.get(name)
+            return None if found is None else readable(found)
+
+        query = outside(tree, find)
+        if query is None:
+            raise refused
+        return DuckQuery(query, refused)
 
     def create_views(self, text: str) -> list[str]:
         """Create the views of some CREATE VIEW statements in one change; their names."""
@@ -102,9 +324,9 @@ class Executor:
 
         return lambda name: readable(self._resolve(name))
 
-    def _run(self, statement: st.Statement, basis: PlanVersion, at: At | None) -> Result:
-        catalog = self._catalog
-        match statement:
+    def _run(self, analysed: Analysed, at: At | None) -> Result:
+        catalog, basis = self._catalog, analysed.basis
+        match analysed.statement:
             case st.CreateTable(name, schema, if_not_exists):
                 catalog.create_table(name, schema, if_not_exists)
                 return Result(message=f"table {name} is there")
@@ -117,14 +339,18 @@ class Executor:
             case st.DropView(name, if_exists):
                 catalog.drop_view(name, if_exists)
                 return Result(message=f"view {name} is gone")
-            case st.Insert():
-                return _done(self._insert(statement), "inserted")
-            case st.Update():
-                return _done(self._update(statement), "updated")
-            case st.Delete():
-                return _done(self._delete(statement), "deleted")
+            case st.Insert() as insert:
+                return _done(self._insert(insert), "inserted")
+            case st.Update() as update:
+                return _done(self._update(update), "updated")
+            case st.Delete() as delete:
+                return _done(self._delete(delete), "deleted")
             case st.Select(query):
-                answer = run_query(self._reader, query, at)
+                answer = run_query(self._reader, analysed.planned or plan_query(query), at)
+                return Result(answer.rows, epoch=answer.epoch, how=answer.how)
+            case DuckQuery() as query:
+                views = any(name in basis.views for name in query.relations)
+                answer = query.run(self._reader, at, views)
                 return Result(answer.rows, epoch=answer.epoch, how=answer.how)
             case st.Explain(inner):
                 lines = self._explained(inner).splitlines()
@@ -139,7 +365,7 @@ class Executor:
     def _insert(self, statement: st.Insert) -> int:
         base = self._reader.table(statement.table).base
         if statement.query is not None:
-            found = run_query(self._reader, statement.query).rows
+            found = run_query(self._reader, plan_query(statement.query)).rows
             found.columns = list(statement.columns)
             if not statement.replace:
                 return self._write(base.inserts(found))
@@ -201,6 +427,17 @@ class Executor:
         )
 
 
+def _filled(values: list[Any], parameters: Sequence[object]) -> list[Any] | None:
+    """The constants of a text with values for its parameters; None if their numbers differ."""
+    if None in values:
+        given = iter(parameters)
+        values = [next(given, _MISSING) if value is None else value for value in values]
+        if _MISSING in values or next(given, _MISSING) is not _MISSING:
+            return None
+        return values
+    return None if parameters else values
+
+
 def _inserts_query(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Insert) and isinstance(tree.expression, exp.Query)
 
@@ -234,5 +471,4 @@ def _program_with(plan: PlanVersion, view: View) -> Program:
             numbers[key] = next(following)
         return numbers[key]
 
-    views = {**plan.views, view.name: view}
-    return compile_program(views.values(), number)
+    return extend_program(plan.program, [view], number)

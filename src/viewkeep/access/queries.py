@@ -1,19 +1,21 @@
 """SELECT, evaluated once over the rows that are there.
 
-Law: a query reads one point. Base tables are read as they are now, unless it reads a view too or a
-stable read is asked for: then all is read at the published epoch and its cut. A view is read like a
-table, out of its state table; it is never computed a second time from the base.
+Law: a query reads one point. Base tables are read as they are now, several of them at one moment,
+unless it reads a view too or a stable read is asked for: then all is read at the published epoch
+and its cut. A view is read like a table, out of its state table; it is never computed a second time
+from the base.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import polars as pl
 
+from viewkeep.access.lookups import BY_KEY
 from viewkeep.access.ranges import EVERYTHING, Bounds, bounds_of
 from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.access.reads import At, Reader, ReadPoint
@@ -27,7 +29,7 @@ from viewkeep.sql.statements import Query
 from viewkeep.types import BIGINT, Column, Schema
 
 STAND_IN = 0  # the number of a table that stands for a view; real tables have positive ones
-BY_KEY, BY_PREFIX, BY_SCAN = "by key", "by the beginning of its key", "by scanning it"
+BY_PREFIX, BY_SCAN = "by the beginning of its key", "by scanning it"
 _ROW = "#row"  # tells the rows of a view apart whose key is not all visible
 
 
@@ -54,33 +56,50 @@ class Answer:
     epoch: int | None
 
 
-def run_query(reader: Reader, query: Query, at: At | None = None) -> Answer:
-    """The rows of a query over `readable` relations, under their visible names, in its order.
+@dataclass(frozen=True)
+class Planned:
+    """A query with its plan, and the conditions under which each relation is read."""
+
+    query: Query
+    node: Node
+    conditions: Mapping[Source, list[Expr | None]]
+    views: bool  # whether it reads any
+
+
+def plan_query(query: Query) -> Planned:
+    """Plan a query over `readable` relations."""
+    wanted = {inner for _, inner in query.columns} | {part.name for part in query.order}
+    node = optimise(query.node, wanted)
+    # What is written decides, not whether the passes found that the view does not matter.
+    views = any(source.number == STAND_IN for source in sources(query.node))
+    return Planned(query, node, _conditions(node), views)
+
+
+def run_query(reader: Reader, planned: Planned, at: At | None = None) -> Answer:
+    """The rows of a query, under their visible names, in its order.
 
     With `at="stable"` base tables are read at the published cut too, with `at="latest"` views are
     read as they are now.
     """
-    wanted = {inner for _, inner in query.columns} | {part.name for part in query.order}
-    node = optimise(query.node, wanted)
-    conditions = _conditions(node)
 
     def run(point: ReadPoint) -> Answer:
         ways: dict[str, str] = {}
 
         def rows_of(source: Source) -> pl.DataFrame:
-            rows, ways[source.table] = _rows(reader, source, conditions[source], point)
+            rows, ways[source.table] = _rows(reader, source, planned.conditions[source], point)
             return rows
 
-        rows = evaluate(node, rows_of)
+        rows = evaluate(planned.node, rows_of)
         how = ", ".join(f"{name} {ways[name]}" for name in sorted(ways))
         return Answer(rows, how or "without reading", point.epoch)
 
-    # What is written decides, not whether the passes found that the view does not matter.
-    views = any(source.number == STAND_IN for source in sources(query.node))
     if at is None:
-        at = "stable" if views else "latest"
-    answer = reader.run_at(at, run)
-    rows = answer.rows
+        at = "stable" if planned.views else "latest"
+    if at == "latest" and not planned.views and len(planned.conditions) > 1:
+        answer = reader.at_head(run)
+    else:
+        answer = reader.run_at(at, run)
+    query, rows = planned.query, answer.rows
     if query.order:
         descending = [part.descending for part in query.order]
         # As Spark SQL: NULLs come first going up and last going down.
@@ -124,11 +143,23 @@ def _rows(
     return _table_rows(reader, relation, conditions, point)
 
 
+def source_ranges(
+    relation: TableReader | ViewReader, conditions: list[Expr | None]
+) -> tuple[list[Bounds], str]:
+    """What to scan of a relation for rows that may fulfil one of the conditions, and its name."""
+    columns = _shown_key(relation)
+    keys = _keys(conditions, columns) if len(columns) == len(relation.key) else None
+    if keys is not None:
+        with suppress(InvalidRow):  # a value that is too long, or that no key can hold
+            return _bounds(relation, keys), BY_KEY
+    return _ranges(relation, conditions, columns)
+
+
 def _table_rows(
     reader: Reader, table: TableReader, conditions: list[Expr | None], point: ReadPoint
 ) -> tuple[pl.DataFrame, str]:
     """The rows of a base table, by key where every condition names keys or their beginnings."""
-    columns = [table.schema[name] for name in table.key]
+    columns = _shown_key(table)
     keys = _keys(conditions, columns)
     if keys is not None:
         rows = [row for row in table.find(reader.store, keys, point.cut) if row is not None]
@@ -142,7 +173,7 @@ def _view_rows(
     reader: Reader, view: ViewReader, conditions: list[Expr | None], point: ReadPoint
 ) -> tuple[pl.DataFrame, str]:
     """The rows of a view, by key where every condition names keys or their beginnings."""
-    columns = [view.schema[name] for name in takewhile(view.names.__contains__, view.key)]
+    columns = _shown_key(view)
     keys = _keys(conditions, columns) if len(columns) == len(view.key) else None
     if keys is not None:
         rows = [row for row in view.find(reader.store, keys, point.epoch) if row is not None]
@@ -150,6 +181,11 @@ def _view_rows(
     bounds, how = _ranges(view, conditions, columns)
     rows = [row for b in bounds for _, row in view.scan(reader.store, b, point.epoch)]
     return view.frame(rows), how
+
+
+def _shown_key(relation: TableReader | ViewReader) -> list[Column]:
+    """The first key columns that a query can name."""
+    return [relation.schema[name] for name in takewhile(relation.names.__contains__, relation.key)]
 
 
 def _ranges(
@@ -160,9 +196,13 @@ def _ranges(
         keys = _keys(conditions, columns[:count])
         if keys is not None:
             with suppress(InvalidRow):  # a value that is too long, or that no key can hold
-                codec, names = relation.key_codec, relation.key
-                return [bounds_of(codec, names, relation.name, prefix=k) for k in keys], BY_PREFIX
+                return _bounds(relation, keys), BY_PREFIX
     return [EVERYTHING], BY_SCAN
+
+
+def _bounds(relation: TableReader | ViewReader, prefixes: list[tuple[Scalar, ...]]) -> list[Bounds]:
+    codec, names = relation.key_codec, relation.key
+    return [bounds_of(codec, names, relation.name, prefix=prefix) for prefix in prefixes]
 
 
 def _keys(conditions: list[Expr | None], columns: list[Column]) -> list[tuple[Scalar, ...]] | None:

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from viewkeep.access.ranges import CHUNK, Bounds, Fits, chunks, merged
-from viewkeep.access.writes import BaseTable, Key, key_tuple
-from viewkeep.codec.keys import MAX_KEY, hash_key
+from viewkeep.access.writes import BaseTable, Key, key_columns, key_tuple
+from viewkeep.codec.keys import MAX_KEY, hash_key, hash_keys
 from viewkeep.codec.patterns import KeyPattern
+from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import InvalidRow
 from viewkeep.plan.program import Placement
 from viewkeep.stores.contract import Chunk, Cut, Store
@@ -33,7 +34,7 @@ class ViewReader:
         self.view, self.feeds = placement.view, placement.feeds
         schema = placement.view.schema
         self.schema, self.key, self.names = schema, schema.key, placement.view.visible
-        self.key_codec = self.table.key_codec
+        self.key_codec, self.row_codec = self.table.key_codec, self.table.row_codec
         self._shard_width = len(self.table.shard_by)
         self._whole = self._shard_width == len(self.table.key)
         at = {column.name: index for index, column in enumerate(self.table.columns)}
@@ -47,40 +48,45 @@ class ViewReader:
             key = self.table.shard_codec.encode_one(values[: self._shard_width])
         return hash_key(key) % self.shards
 
-    def get(self, store: Store, key: Key, epoch: int | None) -> dict[str, Any] | None:
-        """The row of a key, or None."""
+    def find_one(self, store: Store, key: Key, epoch: int | None) -> bytes | None:
+        """The row bytes of a key, or None."""
         values = self.full_key(key)
         try:
             encoded = self.key_codec.encode_one(values)
         except InvalidRow as error:
             raise InvalidRow(f"{self.name}: {error}") from error
         shard = self.shard_of(values, encoded)
-        row = store.state_get(shard, self.table.number, (encoded,), epoch)[0]
-        return None if row is None else self.as_dict(row)
+        return store.state_get(shard, self.table.number, (encoded,), epoch)[0]
+
+    def positions(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Where shown columns stand in a row."""
+        return tuple(self._indices[self.names.index(name)] for name in names)
 
     def get_many(
         self, store: Store, keys: Sequence[Key], epoch: int | None
     ) -> list[dict[str, Any] | None]:
         """The rows of these keys in their order."""
-        decode, names, indices = self.table.row_codec.decode_one, self.names, self._indices
-        return [
-            None if row is None else dict(zip(names, decode(row, indices), strict=True))
-            for row in self.find(store, keys, epoch)
-        ]
+        return _dicts(self.find(store, keys, epoch), self.row_codec, self.names, self._indices)
 
     def find(self, store: Store, keys: Sequence[Key], epoch: int | None) -> list[bytes | None]:
         """The row bytes of these keys in their order, one store call per shard."""
-        by_shard: dict[int, list[tuple[int, bytes]]] = {}
-        for place, key in enumerate(keys):
-            values = self.full_key(key)
-            encoded = self.key_codec.encode_one(values)
-            by_shard.setdefault(self.shard_of(values, encoded), []).append((place, encoded))
-        found: list[bytes | None] = [None] * len(keys)
-        for shard, wanted in by_shard.items():
-            rows = store.state_get(shard, self.table.number, [key for _, key in wanted], epoch)
-            for (place, _), row in zip(wanted, rows, strict=True):
-                found[place] = row
-        return found
+        columns = key_columns(keys, len(self.key), self.full_key)
+        if not columns:
+            return [self.find_one(store, key, epoch) for key in keys]
+        encoded = self.key_codec.encode_many(columns)
+        chosen = encoded
+        if not self._whole:
+            chosen = self.table.shard_codec.encode_many(columns[: self._shard_width])
+        by_shard: list[list[bytes]] = [[] for _ in range(self.shards)]
+        shards = (hash_keys(chosen) % self.shards).tolist()
+        for key, shard in zip(encoded, shards, strict=True):
+            by_shard[shard].append(key)
+        found: dict[bytes, bytes | None] = {}
+        for shard, wanted in enumerate(by_shard):
+            if wanted:
+                rows = store.state_get(shard, self.table.number, wanted, epoch)
+                found.update(zip(wanted, rows, strict=True))
+        return [found[key] for key in encoded]
 
     def full_key(self, key: Key) -> tuple[object, ...]:
         """One value per key column; a partial key is refused with what to do."""
@@ -203,20 +209,28 @@ class TableReader:
         self.base, self.nodes = table, nodes
         self.name, self.schema, self.key = table.name, table.schema, table.key
         self.names, self.key_codec = table.names, table.key_codec
+        self.row_codec = table.row_codec
 
     def get_many(
         self, store: Store, keys: Sequence[Key], cut: Cut | None
     ) -> list[dict[str, Any] | None]:
         """The rows of these keys, in their order."""
-        rows = self.find(store, keys, cut)
-        return [None if row is None else self.base.as_dict(row) for row in rows]
+        return _dicts(self.find(store, keys, cut), self.row_codec, self.names, None)
 
     def find(self, store: Store, keys: Sequence[Key], cut: Cut | None) -> list[bytes | None]:
         """The row bytes of these keys, in their order."""
-        encoded = [self.base.encode_key(key) for key in keys]
+        encoded = self.base.encode_keys(keys)
         if cut is None:
             return store.get(self.base.number, encoded)
         return [self._row_at(store, key, cut) for key in encoded]
+
+    def positions(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Where columns stand in a row."""
+        return tuple(self.schema.index(name) for name in names)
+
+    def as_dict(self, row: bytes) -> dict[str, Any]:
+        """One row as a dict."""
+        return self.base.as_dict(row)
 
     def _row_at(self, store: Store, key: bytes, cut: Cut) -> bytes | None:
         for node in range(self.nodes):
@@ -259,6 +273,21 @@ class TableReader:
     def frame(self, rows: Sequence[bytes], names: Sequence[str] | None = None) -> pl.DataFrame:
         """The columns of row bytes, or some of them."""
         return self.base.frame(rows, names)
+
+
+def _dicts(
+    rows: Sequence[bytes | None],
+    codec: RowCodec,
+    names: Sequence[str],
+    indices: Sequence[int] | None,
+) -> list[dict[str, Any] | None]:
+    """Row bytes as dicts of the columns at these positions, None for None."""
+    there = [row for row in rows if row is not None]
+    made = [dict(zip(names, row, strict=True)) for row in codec.decode_tuples(there, indices)]
+    if len(made) == len(rows):
+        return list(made)
+    following = iter(made)
+    return [None if row is None else next(following) for row in rows]
 
 
 def _fits(only: KeyPattern | None, key_of: Callable[[bytes], tuple[object, ...]]) -> Fits | None:

@@ -192,6 +192,20 @@ class Reader:
             return self._kept_read(at, read)
         raise ValueError(f'at is "stable", "latest" or the number of an epoch, not {at!r}')
 
+    def at_head(self, read: Callable[[ReadPoint], T]) -> T:
+        """Run a read of base tables as they are now, all at one moment."""
+        for _ in range(UNPINNED_TRIES):
+            with suppress(EpochGone):  # the log after the moment was truncated meanwhile
+                return read(self._head())
+        # An epoch that is kept keeps the log after its cut, and so all that comes after now.
+        with self.snapshot():
+            return read(self._head())
+
+    def _head(self) -> ReadPoint:
+        point = self.newest()
+        point.cut = self.store.head()
+        return point
+
     def _kept_read(self, epoch: int, read: Callable[[ReadPoint], T]) -> T:
         """Run a read at the published epoch if it is this one, or at a pinned one."""
         found = read(ReadPoint(self._kept_epoch(epoch)))
@@ -214,18 +228,35 @@ class Reader:
 
     # -- reads ---------------------------------------------------------------------------------
 
-    def get(self, name: str, key: Key, at: At | None = None) -> dict[str, Any] | None:
-        """One row by its key, or None."""
+    def one(
+        self, name: str, key: Key, at: At | None = None
+    ) -> tuple[ViewReader | TableReader, bytes | None, int | None]:
+        """The row bytes of a key or None, with the reader that found them and the epoch read."""
         if at is None or at == "stable":
             # The common case, a view at the published epoch, in two lookups of meta records.
             point = ReadPoint(self.published())
             with suppress(EpochGone):
                 reader = self.open(name, point)
                 if isinstance(reader, ViewReader):
-                    found = reader.get(self.store, key, point.epoch)
+                    found = reader.find_one(self.store, key, point.epoch)
                     if found is not None or self._kept(point):
-                        return found
-        return self.run(name, at, lambda point: self.row_at(name, key, point))
+                        return reader, found, point.epoch
+                elif at is None and point.plan == self._newest.version:
+                    return reader, reader.find(self.store, (key,), None)[0], None
+        return self.run(name, at, lambda point: self._one_at(name, key, point))
+
+    def _one_at(
+        self, name: str, key: Key, point: ReadPoint
+    ) -> tuple[ViewReader | TableReader, bytes | None, int | None]:
+        reader = self.open(name, point)
+        if isinstance(reader, ViewReader):
+            return reader, reader.find_one(self.store, key, point.epoch), point.epoch
+        return reader, reader.find(self.store, (key,), point.cut)[0], point.epoch
+
+    def get(self, name: str, key: Key, at: At | None = None) -> dict[str, Any] | None:
+        """One row by its key, or None."""
+        reader, row, _ = self.one(name, key, at)
+        return None if row is None else reader.as_dict(row)
 
     def get_many(
         self, name: str, keys: Sequence[Key], at: At | None = None
@@ -244,10 +275,8 @@ class Reader:
 
     def row_at(self, name: str, key: Key, point: ReadPoint) -> dict[str, Any] | None:
         """One row by its key at a point."""
-        reader = self.open(name, point)
-        if isinstance(reader, ViewReader):
-            return reader.get(self.store, key, point.epoch)
-        return reader.get_many(self.store, (key,), point.cut)[0]
+        reader, row, _ = self._one_at(name, key, point)
+        return None if row is None else reader.as_dict(row)
 
     def rows_at(
         self, name: str, keys: Sequence[Key], point: ReadPoint

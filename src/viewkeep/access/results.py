@@ -5,7 +5,7 @@ A result is a value: it holds its rows in memory and stays what it is whatever i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -38,28 +38,50 @@ class Result:
         how: str = "",
         next: str | None = None,
     ):
-        self._frame = pl.DataFrame() if frame is None else frame
+        self._made: pl.DataFrame | None = pl.DataFrame() if frame is None else frame
+        self._rows: Sequence[tuple[Any, ...]] = ()
+        self._names: list[str] = []
+        self._types: list[pl.DataType] = []
         self.message, self.affected, self.epoch = message, affected, epoch
         self.how, self.next = how, next
 
     @property
+    def _frame(self) -> pl.DataFrame:
+        if self._made is None:
+            cells = list(zip(*self._rows, strict=True)) or [()] * len(self._names)
+            self._made = pl.DataFrame(
+                [
+                    pl.Series(name, list(values), dtype)
+                    for name, values, dtype in zip(self._names, cells, self._types, strict=True)
+                ]
+            )
+        return self._made
+
+    @property
     def columns(self) -> list[str]:
         """The names of the columns, in order."""
-        return self._frame.columns
+        return list(self._names) if self._made is None else self._made.columns
+
+    @property
+    def types(self) -> list[pl.DataType]:
+        """The polars types of the columns, in order."""
+        return list(self._types) if self._made is None else self._made.dtypes
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts of Python values."""
-        return self._frame.to_dicts()
+        if self._made is None:
+            return [dict(zip(self._names, row, strict=True)) for row in self._rows]
+        return self._made.to_dicts()
 
     def tuples(self) -> list[tuple[Any, ...]]:
         """The rows as tuples, in the order of `columns`."""
-        return self._frame.rows()
+        return list(self._rows) if self._made is None else self._made.rows()
 
     def one(self) -> dict[str, Any]:
         """The only row; ValueError if there is none or more than one."""
         if len(self) != 1:
             raise ValueError(f"one row was expected, {len(self)} were found")
-        return self._frame.row(0, named=True)
+        return self.rows()[0]
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
@@ -74,10 +96,12 @@ class Result:
         return self._frame.to_pandas()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return self._frame.iter_rows(named=True)
+        if self._made is None:
+            return iter(self.rows())
+        return self._made.iter_rows(named=True)
 
     def __len__(self) -> int:
-        return self._frame.height
+        return len(self._rows) if self._made is None else self._made.height
 
     def table(self) -> Table:
         """The first rows as a table for the terminal."""
@@ -90,6 +114,21 @@ class Result:
         with console.capture() as capture:
             console.print(self.table())
         return capture.get().rstrip()
+
+
+def few_rows(
+    names: list[str],
+    types: list[pl.DataType],
+    rows: Sequence[tuple[Any, ...]],
+    *,
+    epoch: int | None,
+    how: str,
+) -> Result:
+    """A result of a few rows; a frame is made of them when it is asked for."""
+    made = Result.__new__(Result)
+    made._made, made._rows, made._names, made._types = None, rows, names, types
+    made.message, made.affected, made.epoch, made.how, made.next = "", 0, epoch, how, None
+    return made
 
 
 def table_of(frame: pl.DataFrame, *, title: str | None = None, more: int = 0) -> Table:

@@ -16,8 +16,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from viewkeep.access.execute import Executor
+from viewkeep.access.prepared import Prepared
+from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.access.reads import At, Reader, ReadPoint
 from viewkeep.access.results import Result
+from viewkeep.access.statements import Statements
 from viewkeep.access.tokens import read_number, read_token, write_token
 from viewkeep.access.writes import Key
 from viewkeep.catalog import Catalog
@@ -27,6 +30,7 @@ from viewkeep.stores.contract import TableWrite
 
 WAIT_SECONDS = 30.0
 _KIND, _WHAT = "s1", "session"
+_QUERY = "what the query reads"
 
 Log = Callable[[Sequence[TableWrite]], dict[int, int]]
 T = TypeVar("T")
@@ -46,6 +50,8 @@ class Session:
         log: Log,
         timeout: float = WAIT_SECONDS,
         token: str | None = None,
+        *,
+        statements: Statements,
     ):
         self._reader, self._log, self._timeout = reader, log, timeout
         self._lock = threading.Lock()
@@ -55,7 +61,7 @@ class Session:
         if token is not None:
             self._continue(token)
         self._waiting = _WaitingReader(reader, self)
-        self._executor = Executor(catalog, self._waiting, self._write)
+        self._executor = Executor(catalog, self._waiting, self._write, statements)
         self._catalog = catalog
 
     # -- the token -----------------------------------------------------------------------------
@@ -71,6 +77,20 @@ class Session:
     def epoch(self) -> int:
         """The newest epoch that the session has read; its reads see this one or a later one."""
         return self._epoch
+
+    @property
+    def made_views(self) -> bool:
+        """Whether the session has created views, which its reads wait for."""
+        return self._plan > 0
+
+    def behind(self, what: str = "the published epoch", waited: float = 0.0) -> Timeout | None:
+        """Why a stable read would have to wait now, as its Timeout after `waited` seconds.
+
+        None if the published epoch keeps the session's promises. Never waits: for callers that wait
+        in their own way.
+        """
+        found = self._reader.published()
+        return self._late(what, waited, found) if self._missing(found) else None
 
     def _continue(self, token: str) -> None:
         parts = [read_number(part, _WHAT) for part in read_token(_KIND, token, _WHAT)]
@@ -122,19 +142,32 @@ class Session:
 
     # -- SQL -----------------------------------------------------------------------------------
 
-    def sql(self, text: str, *, at: At | None = None) -> Result:
+    def sql(self, text: str, parameters: Sequence[object] = (), *, at: At | None = None) -> Result:
         """Run statements; the result is the last one's. A SELECT of views waits as reads do."""
+        self._waiting.begin(_QUERY)
+        known = self._executor.known(text, at, parameters)
+        if known is not None:
+            return known
         result = Result(message="(no statement)")
-        for result in self.execute(text, at=at):  # noqa: B007 - the last one is wanted
+        for result in self._noted(self._executor.parsed(text, at, parameters)):  # noqa: B007
             pass
         return result
 
-    def execute(self, text: str, *, at: At | None = None) -> Iterator[Result]:
+    def prepare(self, text: str, dialect: str = "spark") -> Prepared:
+        """Make a statement ready, as `Database.prepare`; running it waits as reads do."""
+        return self._executor.prepare(text, dialect, lambda: self._waiting.begin(_QUERY))
+
+    def execute(
+        self, text: str, parameters: Sequence[object] = (), *, at: At | None = None
+    ) -> Iterator[Result]:
         """Run statements one after another, giving the result of each."""
+        return self._noted(self._executor.run(text, at, parameters))
+
+    def _noted(self, results: Iterator[Result]) -> Iterator[Result]:
+        """The results of statements, each with its own time to wait; new plans are remembered."""
         before = self._catalog.current().version
-        results = self._executor.run(text, at)
         while True:
-            self._waiting.begin("what the query reads")
+            self._waiting.begin(_QUERY)
             result = next(results, None)
             if result is None:
                 return
@@ -271,7 +304,9 @@ class _WaitingReader(Reader):
                     raise
             self.watch.wait(before, left)
 
-    def get(self, name: str, key: Key, at: At | None = None) -> dict[str, Any] | None:
+    def one(
+        self, name: str, key: Key, at: At | None = None
+    ) -> tuple[ViewReader | TableReader, bytes | None, int | None]:
         with suppress(NotReady):
-            return super().get(name, key, at)
-        return self.run(name, at, lambda point: self.row_at(name, key, point))
+            return super().one(name, key, at)
+        return self.run(name, at, lambda point: self._one_at(name, key, point))

@@ -7,10 +7,12 @@ frames go through the vectorised ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from functools import cached_property
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import polars as pl
 
@@ -22,6 +24,7 @@ from viewkeep.plan.nodes import Source
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 
 Key: TypeAlias = object  # a scalar, a tuple or a dict
+_SCALARS = {int, str, bytes, bool, float, Decimal, dt.date, dt.datetime, type(None)}
 
 
 class BaseTable:
@@ -63,6 +66,16 @@ class BaseTable:
             raise InvalidRow(f"{self.name}: key column {self.key[values.index(None)]} is NULL")
         try:
             return self.key_codec.encode_one(values)
+        except InvalidRow as error:
+            raise InvalidRow(f"{self.name}: {error}") from error
+
+    def encode_keys(self, keys: Sequence[object]) -> list[bytes]:
+        """`encode_key` of each key."""
+        columns = key_columns(keys, len(self.key), self.key_values)
+        if any(None in column for column in columns):
+            return [self.encode_key(key) for key in keys]
+        try:
+            return self.key_codec.encode_many(columns) if columns else []
         except InvalidRow as error:
             raise InvalidRow(f"{self.name}: {error}") from error
 
@@ -254,6 +267,21 @@ def key_tuple(key: object, names: Sequence[str], what: str) -> tuple[object, ...
             raise InvalidRow(f"the key of {what} starts with {names[0]}, which is not given")
         return tuple(key[name] for name in given)
     return (key,)
+
+
+def key_columns(
+    keys: Sequence[object], width: int, values_of: Callable[[object], tuple[object, ...]]
+) -> list[Sequence[object]]:
+    """The values of each key column of many keys; none if there are no keys or no columns.
+
+    `values_of` gives the values of a key that is no plain scalar or tuple of the right length.
+    """
+    kinds = set(map(type, keys))
+    if width == 1 and kinds <= _SCALARS:
+        return [keys] if keys else []
+    if kinds == {tuple} and set(map(len, cast(Any, keys))) == {width}:
+        return list(zip(*cast(Any, keys), strict=True))
+    return list(zip(*map(values_of, keys), strict=True))
 
 
 def _dicts(rows: object, table: str) -> Iterable[Mapping[str, object]]:

@@ -59,7 +59,7 @@ def bound(tree: exp.Expr, values: Sequence[exp.Expr]) -> exp.Expr:
         if number is None or number >= len(values):
             raise SqlSyntaxError("a parameter is written as ?", fragment=text_of(place))
         place.replace(values[number].copy())
-    made = holder.this
+    made: exp.Expr = holder.this
     made.pop()
     return made
 

@@ -40,13 +40,14 @@ def get(
     prefix = table.to_bytes(PREFIX, "big")
     with translated, shard.begin() as txn:
         _check_kept(shard, txn, at)
+        rows = shard.dbs["rows"]
         if len(keys) == 1:
-            value = txn.get(prefix + keys[0], db=shard.dbs["rows"])
+            value = txn.get(prefix + keys[0], db=rows)
             return [None if value is None else versions.visible(value, at)]
-        full = [prefix + key for key in keys]
-        with txn.cursor(db=shard.dbs["rows"]) as cursor:
-            found = dict(cursor.getmulti(sorted(full)))
-    return versions.visible_many([found.get(key) for key in full], at)
+        # One lookup each costs less than a cursor's `getmulti`, which makes pairs.
+        look_up = txn.get
+        found = [look_up(prefix + key, None, rows) for key in keys]
+    return versions.visible_many(found, at)
 
 
 def scan(

@@ -1,0 +1,165 @@
+"""What was parsed, analysed and planned before, kept for statements that come again.
+
+Law: what is kept is only ever used for a statement that means the same: a template for texts that
+differ in constants at places where these decide nothing but themselves, an analysed statement for
+the same text and values over the same catalog. The number of both is bounded; the one not used for
+longest goes first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from sqlglot import exp
+
+from viewkeep.access.duck import DuckQuery
+from viewkeep.access.lookups import PointRead
+from viewkeep.access.queries import Planned
+from viewkeep.engine.programs import PlanVersion
+from viewkeep.errors import SqlError
+from viewkeep.sql.parameters import bound, parse_as, parse_with_parameters, place_of
+from viewkeep.sql.shapes import Lookup, Shape, shape_of
+from viewkeep.sql.statements import Statement
+from viewkeep.sql.templates import PARAMETER, marked
+
+TEMPLATES, STATEMENTS = 1_000, 500
+LONGEST = 16_384  # characters of a text that is kept
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """A bounded number of things by key; the one not used for longest goes first."""
+
+    def __init__(self, most: int):
+        self._most = most
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> T | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, value: T) -> None:
+        with self._lock:
+            self._kept[key] = value
+            self._kept.move_to_end(key)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+@dataclass(slots=True)
+class Template:
+    """Statements that differ in constants alone: their shape, and what it became last.
+
+    `checked` is the catalog in which the shape was last looked at; there `lookup` is None if the
+    statement is no read by key.
+    """
+
+    shape: Shape | None
+    tree: exp.Expr | None
+    lookup: PointRead | None = None
+    checked: PlanVersion | None = None
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether it may be a read by key."""
+        return isinstance(self.shape, Lookup)
+
+
+SHAPELESS = Template(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A statement as it was analysed over a catalog, with the plan if it is a SELECT."""
+
+    basis: PlanVersion
+    statement: Statement | DuckQuery
+    planned: Planned | None
+
+
+class Statements:
+    """What one database keeps of the statements it has run; threads and sessions share it."""
+
+    def __init__(self) -> None:
+        self._templates: Recent[Template] = Recent(TEMPLATES)
+        self._analysed: Recent[Analysed] = Recent(STATEMENTS)
+        self._parsed: Recent[tuple[list[exp.Expr], int]] = Recent(STATEMENTS)
+
+    def analysed(self, text: str, parameters: Sequence[object], dialect: str) -> Analysed | None:
+        """The statement of a text with these values, as it was analysed last."""
+        return self._analysed.get(_key(text, parameters, dialect))
+
+    def keep(
+        self, text: str, parameters: Sequence[object], dialect: str, analysed: Analysed
+    ) -> None:
+        """Keep what was analysed, unless it is large."""
+        key = _key(text, parameters, dialect)
+        if sum(map(len, key)) <= LONGEST:
+            self._analysed.put(key, analysed)
+
+    def parsed(self, text: str, dialect: str) -> tuple[list[exp.Expr], int]:
+        """The trees of a text with its parameters as places, which must not be changed."""
+        found = self._parsed.get((text, dialect))
+        if found is None:
+            found = parse_with_parameters(text, dialect)
+            if len(text) <= LONGEST:
+                self._parsed.put((text, dialect), found)
+        return found
+
+    def template(self, key: str, text: str, dialect: str) -> Template:
+        """The template of a text, whose `split` gave this key."""
+        found = self._templates.get((dialect, key))
+        if found is None:
+            found = _template(text, dialect)
+            self._templates.put((dialect, key), found)
+        return found
+
+
+def _key(text: str, parameters: Sequence[object], dialect: str) -> tuple[str, ...]:
+    """What tells statements apart: 1, 1.0 and TRUE are equal in Python, and not in SQL."""
+    values = [f"{type(value).__name__} {value!r}" for value in parameters]
+    return (text, dialect, *values)
+
+
+def _template(text: str, dialect: str) -> Template:
+    """Parse a text with its constants taken out; no shape unless they can be put back in."""
+    named, pieces = marked(text)
+    try:
+        trees, written = parse_as(named, dialect), parse_as(text, dialect)
+    except SqlError:
+        return SHAPELESS
+    if len(trees) != 1 or len(written) != 1:
+        return SHAPELESS
+    (tree,) = trees
+    shape = shape_of(tree)
+    if shape is None or _put_back(tree, pieces) != written[0]:
+        return SHAPELESS
+    return Template(shape, tree)
+
+
+def _put_back(tree: exp.Expr, pieces: list[str]) -> exp.Expr | None:
+    """The tree with the constants as they were written."""
+    numbers = [place_of(place) for place in tree.find_all(exp.Placeholder)]
+    if sorted(number for number in numbers if number is not None) != list(range(len(pieces))):
+        return None
+    return bound(tree, [_written(piece) for piece in pieces])
+
+
+def _written(piece: str) -> exp.Expr:
+    if piece == PARAMETER:
+        return exp.Placeholder()
+    if piece[0] in "'\"":
+        return exp.Literal.string(piece[1:-1])
+    return exp.Literal.number(piece)
