@@ -3,9 +3,11 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup demo test test-faults test-long test-cluster test-all check format bench clean
+.PHONY: help setup demo test test-faults test-long test-cluster test-all check format bench bench-peers bench-check \
+	clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' \
@@ -44,9 +46,23 @@ format: $(STAMP) ## put the code into format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(STAMP) ## the figures of benchmarks/
-	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
+BENCH = $(WORKLOAD) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON)) $(if $(PEERS),--peers $(PEERS)) \
+	$(if $(SECONDS),--seconds $(SECONDS)) $(if $(PUBLISH),--publish)
+
+$(BENCH_STAMP): $(STAMP)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		--no-build-isolation -e '.[bench]'
+	@touch $(BENCH_STAMP)
+
+bench: $(BENCH_STAMP) ## all systems side by side; QUICK=1 WORKLOAD=vote JSON=out.json PEERS=flink PUBLISH=1
+	$(PY) benchmarks/run.py $(BENCH)
+
+bench-peers: $(STAMP) ## an environment under .bench/ for each system that we compare with
+	$(PY) benchmarks/install.py
+
+bench-check: $(BENCH_STAMP) ## fails where a ratio fell by 25 %; takes JSON=out.json, or runs the quick suite
+	$(PY) benchmarks/check.py $(if $(JSON),--json $(JSON)) $(if $(PEERS),--peers $(PEERS)) $(WORKLOAD)
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse .bench
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -52,14 +52,15 @@ def main() -> None:
         with database("relaxed") as db:
             db.sql(TABLE)
             db.sql(text)
-            small, large = measure(db, arguments.rows, arguments.updates)
+            spent = samples(db, arguments.rows, arguments.updates)
+        small, large = statistics.median(spent[0]), statistics.median(spent[1])
         table.add_row(title, f"{small * 1e3:.1f}", f"{large * 1e3:.1f}", f"{large / small:.2f}")
         console.print(f"{title}: {large / small:.2f}")
     console.print(table)
 
 
-def measure(db: Database, rows: int, updates: int) -> tuple[float, float]:
-    """Seconds for an update in the small and in the large group."""
+def samples(db: Database, rows: int, updates: int) -> dict[int, list[float]]:
+    """Seconds of each update in the small group, 0, and in the large one, 1."""
     random = np.random.default_rng(1)
     for start in range(0, rows, WRITE_ROWS):
         ids = np.arange(start, min(rows, start + WRITE_ROWS))
@@ -79,7 +80,7 @@ def measure(db: Database, rows: int, updates: int) -> tuple[float, float]:
             began = time.perf_counter()
             catch_up(db.store)
             spent[group].append(time.perf_counter() - began)
-    return statistics.median(spent[0]), statistics.median(spent[1])
+    return spent
 
 
 def _rows(random: np.random.Generator, ids: np.ndarray, group: int) -> pl.DataFrame:

@@ -9,6 +9,7 @@ many Spark stages as the plan has levels, whatever the number of views.
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "engine"))
 
 import many
 
-ROWS = 1_000
+ROWS, EPOCHS = 1_000, 3
 SIZES = {
     "1,000 views of ten shapes": (1_000, 10, many.SHAPES),
     "12,800 selections and aggregations": (
@@ -40,34 +41,34 @@ def main() -> None:
     arguments = parser.parse_args()
     for title, (count, over, shapes) in SIZES.items():
         with database("relaxed") as db:
-            figures = measure(db, count // 10 if arguments.quick else count, over, shapes)
-        show(title, figures)
+            samples = measure(db, count // 10 if arguments.quick else count, over, shapes)
+        show(title, {name: statistics.median(values) for name, values in samples.items()})
 
 
-def measure(
-    db: Database, count: int, over: int, shapes: tuple[str, ...]
-) -> dict[str, float | int | str]:
+def measure(db: Database, count: int, over: int, shapes: tuple[str, ...]) -> dict[str, list[float]]:
+    """Figures by name; those of epochs have a value for each of several epochs."""
     random = Random(1)
     for statement in many.tables(over):
         db.sql(statement)
     for number in range(over):
         db.put(f"t{number}", [{**many.row(random, ROWS), "id": n} for n in range(ROWS)])
-    figures: dict[str, float | int | str] = {"views": count, "tables": over, "rows each": ROWS}
+    figures: dict[str, list[float]] = {"views": [count], "tables": [over], "rows each": [ROWS]}
     text = ";".join(many.views(count, over, shapes))
-    figures["creating them, s"] = _timed(lambda: db.create_views(text))
+    figures["creating them, s"] = [_timed(lambda: db.create_views(text))]
     one = "SELECT s, SUM(a) AS total FROM t0 GROUP BY s"
-    figures["planning one more, s"] = _timed(lambda: db.explain(f"CREATE VIEW more AS {one}"))
-    figures["creating one more, s"] = _timed(lambda: db.sql(f"CREATE VIEW more AS {one}"))
-    figures["loading them, s"] = _timed(lambda: catch_up(db.store))
-    db.put("t0", many.row(random, ROWS))
-    figures["epoch of 1 change, s"] = _timed(lambda: catch_up(db.store))
-    for number in range(over):
-        db.put(f"t{number}", many.row(random, ROWS))
-    figures[f"epoch of {over} changes, s"] = _timed(lambda: catch_up(db.store))
+    figures["planning one more, s"] = [_timed(lambda: db.explain(f"CREATE VIEW more AS {one}"))]
+    figures["creating one more, s"] = [_timed(lambda: db.sql(f"CREATE VIEW more AS {one}"))]
+    figures["loading them, s"] = [_timed(lambda: catch_up(db.store))]
+    for name, tables in (("1 change", 1), (f"{over} changes", over)):
+        spent = figures.setdefault(f"epoch of {name}, s", [])
+        for _ in range(EPOCHS):
+            for number in range(tables):
+                db.put(f"t{number}", many.row(random, ROWS))
+            spent.append(_timed(lambda: catch_up(db.store)))
     program = db.catalog.current().program
-    figures["operators"] = len(program.operators)
-    figures["levels, each a Spark stage"] = program.levels
-    figures["state, MiB"] = db.status().state_bytes / 2**20
+    figures["operators"] = [len(program.operators)]
+    figures["levels, each a Spark stage"] = [program.levels]
+    figures["state, MiB"] = [db.status().state_bytes / 2**20]
     return figures
 
 
