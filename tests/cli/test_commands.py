@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
-COMMANDS = ("init", "sql", "load", "run", "get", "scan", "explain", "status", "verify", "demo")
+COMMANDS = (
+    *("init", "sql", "load", "run", "serve", "get", "scan"),
+    *("explain", "status", "top", "verify", "demo"),
+)
 
 SITE = """
 CREATE TABLE votes (story BIGINT, voter STRING, stars INT, PRIMARY KEY (story, voter));

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def test_demo(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_demo(seconds=2, rate=500, keep=tmp_path, plain=True)
     shown = capsys.readouterr().out
+    assert "the dashboard, while this runs: http://127.0.0.1:" in shown
     assert "every view is right" in shown
     assert "What to try next" in shown
     with viewkeep.open(tmp_path / "news.vk") as db:

@@ -7,10 +7,10 @@ but data goes to stdout with `--json`. `docs/cli.md` describes every command; a 
 from __future__ import annotations
 
 # Commands register as their modules are imported; `--help` lists them in this order.
-from viewkeep.cli import data, running, reading, proof, showcase  # isort: skip
+from viewkeep.cli import data, running, serving, reading, top, proof, showcase  # isort: skip
 from viewkeep.cli.app import app
 
-__all__ = ["app", "data", "main", "proof", "reading", "running", "showcase"]
+__all__ = ["app", "data", "main", "proof", "reading", "running", "serving", "showcase", "top"]
 
 
 def main() -> None:

@@ -19,12 +19,15 @@ def demo(
         typer.Option(help="Make the database here and keep it. Default: a temporary folder."),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live table.")] = False,
+    browse: Annotated[
+        bool, typer.Option("--browse/--no-browse", help="Open the dashboard in a browser.")
+    ] = True,
 ) -> None:
-    """A news site with live views: writes for a minute, then verifies every view.
+    """A news site with live views and a dashboard: writes for a minute, then verifies every view.
 
     Example: viewkeep demo --seconds 20
     """
     from viewkeep.demo import run_demo  # brings PySpark, which the other commands start without
 
-    if not run_demo(seconds=seconds, rate=rate, keep=keep, plain=plain):
+    if not run_demo(seconds=seconds, rate=rate, keep=keep, plain=plain, browse=browse):
         raise typer.Exit(1)

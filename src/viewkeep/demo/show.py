@@ -1,13 +1,16 @@
-"""Runs the demo and shows it: a live table on a terminal, plain lines elsewhere.
+"""Runs the demo and shows it: a live table on a terminal, plain lines elsewhere, and the dashboard.
 
 Law: what one frame shows is one published cut: all its rows come out of one snapshot.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import threading
 import time
+import webbrowser
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +27,9 @@ from viewkeep import database
 from viewkeep.database import Database
 from viewkeep.demo.site import TABLES, VIEWS, Traffic
 from viewkeep.engine.epochs import Published
-from viewkeep.errors import NotReady
+from viewkeep.errors import InvalidSetting, NotReady
+from viewkeep.serve.server import Server
+from viewkeep.serve.settings import Settings
 from viewkeep.spark.pipeline import Pipeline
 
 TABLE_WIDTH = 80
@@ -68,11 +73,17 @@ class Pulse:
         return f"{rate:,.0f} operations/s · a write is in every view within {fresh:.2f} s"
 
 
-def run_demo(*, seconds: float, rate: int, keep: Path | None, plain: bool) -> bool:
-    """The whole show; True if every view was verified."""
+def run_demo(
+    *, seconds: float, rate: int, keep: Path | None, plain: bool, browse: bool = False
+) -> bool:
+    """The whole show; True if every view was verified. With `browse`, the dashboard is opened."""
     console = Console()
     live = console.is_terminal and not plain
-    with _folder(keep) as folder, database.open(folder / "news.vk") as db:
+    with (
+        _folder(keep) as folder,
+        database.open(folder / "news.vk") as db,
+        _dashboard(db) as address,
+    ):
         console.print("[bold]viewkeep demo[/bold]: a news site with stories, votes and comments")
         db.sql(TABLES + VIEWS)
         pulse = Pulse()
@@ -81,12 +92,15 @@ def run_demo(*, seconds: float, rate: int, keep: Path | None, plain: bool) -> bo
             f"made {len(db.tables())} tables and {len(db.views())} views, "
             f"{traffic.publish_stories()} stories; starting Spark ..."
         )
+        console.print(f"the dashboard, while this runs: [bold]{address}[/bold]")
+        if browse and live and _has_desktop():
+            webbrowser.open(address)
         with db.pipeline(on_epoch=pulse.on_epoch) as pipeline:
             pipeline.wait(WAIT_SECONDS)
             traffic.start()
             try:
                 if live:
-                    _show_live(console, db, traffic, pulse, pipeline, seconds)
+                    _show_live(console, db, traffic, pulse, pipeline, seconds, address)
                 else:
                     _show_plain(console, db, traffic, pulse, pipeline, seconds)
             except KeyboardInterrupt:
@@ -114,6 +128,25 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
+@contextmanager
+def _dashboard(db: Database) -> Iterator[str]:
+    """Serves the database over HTTP; gives the address. Another port if the usual one is taken."""
+    try:
+        server = Server(db, Settings(mysql_port=None)).start()
+    except InvalidSetting:
+        server = Server(db, Settings(http_port=0, mysql_port=None)).start()
+    try:
+        yield server.http_url
+    finally:
+        server.stop()
+
+
+def _has_desktop() -> bool:
+    """Whether a browser would open a window, and not take over the terminal."""
+    shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or bool(shown)
+
+
 def _show_live(
     console: Console,
     db: Database,
@@ -121,13 +154,14 @@ def _show_live(
     pulse: Pulse,
     pipeline: Pipeline,
     seconds: float,
+    address: str,
 ) -> None:
     end = time.monotonic() + seconds
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while (left := end - time.monotonic()) > 0:
             pipeline.check()
             head = f"{traffic.written:,} operations written · {left:.0f} s to go"
-            figures = Text(f"{head}\n{pulse.line()}", style="cyan")
+            figures = Text(f"{head}\n{pulse.line()}\ndashboard: {address}", style="cyan")
             live.update(Group(_front_page(db), figures), refresh=True)
             time.sleep(min(FRAME_SECONDS, max(0.0, left)))
 
@@ -214,6 +248,6 @@ def _what_next(console: Console, keep: Path | None) -> None:
     console.print(f'  viewkeep sql {url} "SELECT * FROM front_page LIMIT 5"', markup=False)
     console.print(f"  viewkeep explain {url} front_page", markup=False)
     console.print(
-        f"  viewkeep run {url}              and write from another terminal", markup=False
+        f"  viewkeep serve {url} --run      and write from another terminal", markup=False
     )
     console.print("  docs/tutorial.md                  your own tables and views, step by step")

@@ -1,7 +1,7 @@
 """Publications for coroutines: one thread watches the store, any number of coroutines are woken.
 
 Law: `wait(after)` returns soon after an epoch later than `after` is published, by whatever process,
-and costs no thread of its own.
+and costs no thread of its own. When the hub ends, all who wait hear Stopping.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 
 from viewkeep.access.watch import Watch
 from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.serve.limits import Stopping
 
 _TURN_SECONDS = 0.5  # how long the thread may take to notice that it should end
 
@@ -40,12 +41,23 @@ class Hub:
         """The newest epoch as soon as it is later than `after`; TimeoutError after `timeout`."""
         async with asyncio.timeout(timeout):
             while self._published.epoch <= after:
+                self.check()
                 await self._next.wait()
         return self._published
 
-    async def stop(self) -> None:
-        """End the thread."""
+    def check(self) -> None:
+        """Stopping if the hub has ended."""
+        if self._ended.is_set():
+            raise Stopping("the server is stopping; try again in a while, or elsewhere")
+
+    def end(self) -> None:
+        """Send away all who wait, now and from now on. Twice is harmless."""
         self._ended.set()
+        self._next.set()
+
+    async def stop(self) -> None:
+        """End, and the thread too."""
+        self.end()
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
@@ -60,5 +72,6 @@ class Hub:
 
     def _tell(self, published: Published) -> None:
         self._published = published
-        told, self._next = self._next, asyncio.Event()
-        told.set()
+        if not self._ended.is_set():
+            told, self._next = self._next, asyncio.Event()
+            told.set()

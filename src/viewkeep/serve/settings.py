@@ -7,7 +7,7 @@ does not start without one.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from viewkeep.errors import InvalidSetting
@@ -23,7 +23,8 @@ class Settings:
     host: str = "127.0.0.1"
     http_port: int | None = HTTP_PORT  # None: no HTTP
     mysql_port: int | None = MYSQL_PORT  # None: no MySQL
-    password: str | None = None  # HTTP: a bearer token, or any user's; MySQL: any user's
+    # Of any user; over HTTP also as a bearer token. Not shown, so that no log has it.
+    password: str | None = field(default=None, repr=False)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     max_body: int = 16 * MIB  # bytes of one request

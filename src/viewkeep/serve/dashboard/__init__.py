@@ -1,1 +1,1 @@
-"""What the dashboard shows, and its pages."""
+"""The dashboard: what the database does, in a browser."""

@@ -1,0 +1,50 @@
+"""Answers and requests in exact JSON.
+
+Law: every JSON body that goes in or out passes `values`, so that no digit of it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from viewkeep.serve.http.values import MEDIA_TYPE, dumps, loads
+
+
+class Json(Response):
+    """An answer of values as `values.dumps` writes them."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
+    ):
+        super().__init__(content, status_code, headers)
+
+    def render(self, content: Any) -> bytes:
+        return content if isinstance(content, bytes) else dumps(content)
+
+
+class ExactRequest(Request):
+    """A request whose JSON keeps all digits of its numbers."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = loads(await self.body())
+        return self._json
+
+
+class ExactRoute(APIRoute):
+    """A route that reads its body so."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def exactly(request: Request) -> Response:
+            return await handle(ExactRequest(request.scope, request.receive, request._send))
+
+        return exactly

@@ -1,0 +1,107 @@
+"""For who watches the server: is it alive, is it ready, and its metrics.
+
+Law: `/health` says that the server answers; `/ready` that the store can be read, that all views are
+loaded, and that they are not further behind than the asker accepts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from viewkeep.database import Database
+from viewkeep.errors import ViewkeepError
+from viewkeep.serve.http.answers import Json
+from viewkeep.serve.http.errors import documented
+from viewkeep.serve.metrics import MEDIA_TYPE
+from viewkeep.serve.service import Service
+from viewkeep.status import Status
+
+
+class Alive(BaseModel):
+    """The server answers."""
+
+    alive: bool
+
+
+class Ready(BaseModel):
+    """Whether readers may be sent here."""
+
+    ready: bool
+    epoch: int = Field(description="The published one.")
+    lag: int = Field(description="Operations that it does not cover.")
+    lag_seconds: float | None
+    reasons: list[str] = Field(description="Why it is not ready.")
+
+
+Seconds = Annotated[
+    float | None, Query(ge=0, allow_inf_nan=False, description="Accepted age of the views.")
+]
+Operations = Annotated[
+    int | None, Query(ge=0, le=1 << 62, description="Accepted operations that the views lack.")
+]
+
+
+def routes(app: FastAPI, service: Service) -> None:
+    """Add the routes for who watches."""
+
+    @app.get("/health", tags=["operations"], response_model=Alive)
+    async def health() -> Json:
+        """Whether the server answers; open to all."""
+        return Json({"alive": True})
+
+    @app.get(
+        "/ready",
+        tags=["operations"],
+        response_model=Ready,
+        responses={503: {"model": Ready, "description": "Not ready"}, 400: documented()[400]},
+    )
+    async def ready(lag_seconds: Seconds = None, lag_operations: Operations = None) -> Json:
+        """Whether the views are loaded, and not further behind than accepted; open to all."""
+        try:
+            service.hub.check()
+            found = await service.run(_readiness, service.db, lag_seconds, lag_operations)
+        except ViewkeepError as error:
+            nothing = {"epoch": 0, "lag": 0, "lag_seconds": None}
+            found = {"ready": False, **nothing, "reasons": [str(error)]}
+        return Json(found, 200 if found["ready"] else 503)
+
+    @app.get(
+        "/metrics",
+        tags=["operations"],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}, **documented()},
+    )
+    async def metrics() -> Response:
+        """What Prometheus collects."""
+        return Response(
+            await service.run(service.metrics.text), headers={"Content-Type": MEDIA_TYPE}
+        )
+
+
+def _readiness(db: Database, seconds: float | None, operations: int | None) -> dict[str, Any]:
+    status = db.status()
+    reasons = _reasons(status, seconds, operations)
+    return {
+        "ready": not reasons,
+        "epoch": status.epoch,
+        "lag": status.lag,
+        "lag_seconds": status.lag_seconds,
+        "reasons": reasons,
+    }
+
+
+def _reasons(status: Status, seconds: float | None, operations: int | None) -> list[str]:
+    found = [f"view {view.name} is {view.state}" for view in status.views if view.state != "ready"]
+    if operations is not None and status.lag > operations:
+        plural = "" if status.lag == 1 else "s"
+        found.append(f"the views lack {status.lag:,} operation{plural}")
+    if seconds is not None and status.lag:
+        if status.lag_seconds is None:
+            found.append("no epoch is published yet")
+        elif status.lag_seconds > seconds:
+            found.append(f"the views are {status.lag_seconds:.1f} s behind")
+    return found

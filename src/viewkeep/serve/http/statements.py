@@ -1,0 +1,129 @@
+"""SQL over HTTP: statements one after another, and how views are kept.
+
+Law: the statements of a request are run in one session, each when the published epoch covers those
+before it; an error ends the run and the statements before it are done. No statement is run twice:
+one that has to wait for an epoch has written nothing yet.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from pydantic import BaseModel, Field, WithJsonSchema
+from sqlglot import TokenType
+from sqlglot.errors import TokenError
+
+from viewkeep.access.results import Result
+from viewkeep.access.sessions import Session
+from viewkeep.errors import SqlSyntaxError
+from viewkeep.serve.http.answers import Json
+from viewkeep.serve.http.errors import InvalidRequest, documented
+from viewkeep.serve.http.selections import at_of
+from viewkeep.serve.http.sessions import Token, answer, within
+from viewkeep.serve.http.values import dumps
+from viewkeep.serve.limits import TooLarge
+from viewkeep.serve.service import Service
+from viewkeep.sql.parse import Dialect
+
+Number = Annotated[Decimal, WithJsonSchema({"type": "number"})]
+
+
+class Statements(BaseModel):
+    """Statements to run."""
+
+    sql: str = Field(
+        max_length=1 << 24,
+        description="One or more statements, separated by `;`.",
+        examples=["SELECT votes FROM scores WHERE story = 7"],
+    )
+    parameters: list[str | bool | int | Number | None] = Field(
+        [], description="Values for the `?` of one statement, in order.", examples=[[]]
+    )
+    at: str | None = Field(
+        None,
+        pattern=r"^(stable|latest|[0-9]{1,18})$",
+        description="What a SELECT sees: `stable`, `latest`, or a kept epoch.",
+        examples=["stable"],
+    )
+
+
+class Answer(BaseModel):
+    """What the last statement gave."""
+
+    columns: list[str] = Field(examples=[["votes"]])
+    rows: list[dict[str, Any]] = Field(examples=[[{"votes": 12}]])
+    affected: int = Field(description="Rows that INSERT, UPDATE or DELETE changed.", examples=[0])
+    message: str = Field(description="What a statement without rows did.", examples=[""])
+    epoch: int | None = Field(description="That a SELECT read; null for tables as they are now.")
+    how: str = Field(description="How each relation was read.", examples=["scores by key"])
+
+
+class Explanation(BaseModel):
+    """How views are kept."""
+
+    explain: str
+
+
+Of = Annotated[str | None, Query(description="A view, or a statement; all views if left out.")]
+
+
+def routes(app: FastAPI, service: Service) -> None:
+    """Add the routes of SQL."""
+    db, most = service.db, service.settings.max_rows
+
+    @app.post(
+        "/v1/sql",
+        tags=["sql"],
+        response_model=Answer,
+        responses=documented(404, 409, 410, 504, 507),
+    )
+    async def sql(given: Statements, session: Token = None) -> Json:
+        """Run statements; the answer is the last one's."""
+        texts = statements_of(given.sql)
+        if given.parameters and len(texts) != 1:
+            raise InvalidRequest("parameters are for one statement; send them one by one")
+        when = at_of(given.at)
+        more: dict[str, Any] = {"parameters": given.parameters} if given.parameters else {}
+        body, token = dumps(_content(Result(message="(no statement)"), most)), session
+
+        for text in texts:
+
+            def run(own: Session, text: str = text) -> bytes:
+                return dumps(_content(own.sql(text, at=when, **more), most))
+
+            body, token = await within(service, token, "what the query reads", run)
+        return answer(body, token)
+
+    @app.get("/v1/explain", tags=["sql"], response_model=Explanation, responses=documented(404))
+    async def explain(of: Of = None) -> Json:
+        """How a view is kept, or a statement would be: zones, state tables and levels, as text."""
+        return Json({"explain": await service.run(db.explain, of)})
+
+
+def statements_of(text: str) -> list[str]:
+    """The statements of a text, each as it was written."""
+    if ";" not in text.rstrip("; \t\r\n"):
+        return [text]
+    try:
+        tokens = Dialect().tokenize(text)
+    except TokenError as error:
+        raise SqlSyntaxError(f"syntax error: {error}") from error
+    ends = [token.start for token in tokens if token.token_type == TokenType.SEMICOLON]
+    starts = [0, *(end + 1 for end in ends)]
+    parts = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    return [part for part in parts if part.strip()]
+
+
+def _content(result: Result, most: int) -> dict[str, Any]:
+    if len(result) > most:
+        raise TooLarge(f"the answer has {len(result):,} rows, the limit is {most:,}; add a LIMIT")
+    return {
+        "columns": result.columns,
+        "rows": result.rows(),
+        "affected": result.affected,
+        "message": result.message,
+        "epoch": result.epoch,
+        "how": result.how,
+    }

@@ -1,0 +1,130 @@
+"""What Prometheus is told of a server and its database.
+
+Law: figures of the database are read when they are asked for, so that they are those of the store
+and not of this server; what the server does is counted as it happens. Routes are counted by their
+pattern, never by what clients make up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from viewkeep.engine.lease import holder
+from viewkeep.serve.limits import Stopping
+
+if TYPE_CHECKING:
+    from viewkeep.database import Database
+    from viewkeep.serve.hub import Hub
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
+_EPOCH_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics:
+    """The metrics of one server; each server has its own registry."""
+
+    def __init__(self, db: Database):
+        self._registry = registry = CollectorRegistry()
+        registry.register(_Standing(db))
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._requests = Histogram(
+            "viewkeep_http_request_seconds",
+            "Requests by route and status, and how long they took.",
+            ("method", "route", "status"),
+            registry=registry,
+            buckets=_REQUEST_BUCKETS,
+        )
+        self._epochs = Histogram(
+            "viewkeep_epoch_seconds",
+            "How long epochs took, of those that this server saw published.",
+            registry=registry,
+            buckets=_EPOCH_BUCKETS,
+        )
+        self.feeds = Gauge(
+            "viewkeep_open_feeds", "Change feeds that clients follow.", registry=registry
+        )
+        self.events = Counter(
+            "viewkeep_feed_events", "Events sent to the followers of feeds.", registry=registry
+        )
+        self.connections = Gauge(
+            "viewkeep_connections", "Open connections.", ("protocol",), registry=registry
+        )
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self._requests.labels(method, route, str(status)).observe(seconds)
+
+    async def follow(self, hub: Hub) -> None:
+        """Note the epochs as they are published, until the hub ends."""
+        seen = hub.published.epoch
+        try:
+            while True:
+                published = await hub.wait(seen)
+                seen = published.epoch
+                self._epochs.observe(published.seconds)
+        except Stopping:
+            return
+
+    def text(self) -> bytes:
+        """All of them, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _Standing(Collector):
+    """How the database stands, looked up for each answer."""
+
+    def __init__(self, db: Database):
+        self._db = db
+
+    def describe(self) -> list[Metric]:
+        return []  # without it, registering would look the figures up
+
+    def collect(self) -> Iterator[Metric]:
+        store = self._db.store
+        published, head, sizes = self._db.epochs.read().published, store.head(), store.sizes()
+        lag = [max(0, e - p) for e, p in zip(head.offsets, published.cut.offsets, strict=True)]
+        seconds = max(0, head.moment - published.cut.moment) / 1e9 if sum(lag) else 0.0
+        yield _gauge("published_epoch", "The newest epoch that is published.", published.epoch)
+        yield _gauge(
+            "published_timestamp_seconds", "When it was published, since 1970.", published.at / 1e9
+        )
+        yield CounterMetricFamily(
+            "viewkeep_operations",
+            "Operations that published epochs cover.",
+            value=sum(published.cut.offsets),
+        )
+        behind = GaugeMetricFamily(
+            "viewkeep_lag_operations", "Operations that no epoch covers yet.", labels=["node"]
+        )
+        for node, operations in enumerate(lag):
+            behind.add_metric([str(node)], operations)
+        yield behind
+        yield _gauge(
+            "lag_seconds", "How far the published cut lies behind the last write.", seconds
+        )
+        yield _gauge("loading_feeds", "Inputs of views that load.", len(published.loading))
+        yield _gauge("base_bytes", "Bytes of base rows.", sizes.base_bytes)
+        yield _gauge("state_bytes", "Bytes of view state.", sizes.state_bytes)
+        yield _gauge("log_operations", "Operations that the logs keep.", sum(sizes.log_operations))
+        driven = holder(store) is not None
+        yield _gauge("driver", "1 while a pipeline holds the driver's lease.", int(driven))
+
+
+def _gauge(name: str, said: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"viewkeep_{name}", said, value=value)

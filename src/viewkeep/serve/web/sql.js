@@ -1,0 +1,70 @@
+// The SQL box: runs a statement, or explains how a query would be kept.
+
+import { send } from "./api.js";
+import { announce, byId, make, table } from "./dom.js";
+import { count, plural } from "./format.js";
+
+export const EXAMPLE = `CREATE TABLE votes (story BIGINT, voter STRING, stars INT, PRIMARY KEY (story, voter));
+CREATE VIEW scores AS
+  SELECT story, COUNT(*) AS votes, AVG(stars) AS mean FROM votes GROUP BY story;
+INSERT INTO votes VALUES (1, 'ann', 5), (1, 'bob', 3), (2, 'ann', 4);`;
+
+export class Sql {
+  constructor({ onDone }) {
+    this.onDone = onDone;
+    byId("sql-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.run(false);
+    });
+    byId("sql-explain").addEventListener("click", () => this.run(true));
+    byId("sql-text").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        this.run(event.shiftKey);
+      }
+    });
+    byId("first-example").addEventListener("click", () => this.fill(EXAMPLE));
+  }
+
+  fill(text) {
+    byId("sql-text").value = text;
+    byId("sql-text").focus();
+  }
+
+  // A statement to begin with, while the box is untouched.
+  suggest(name) {
+    const box = byId("sql-text");
+    if (!box.value && name) box.value = `SELECT * FROM ${name} LIMIT 10`;
+  }
+
+  async run(explain) {
+    const sql = byId("sql-text").value.trim();
+    const out = byId("sql-out");
+    if (!sql) return;
+    byId("sql-note").textContent = "…";
+    try {
+      const found = await send("/dashboard/sql", { sql, explain });
+      if (explain) out.replaceChildren(make("pre", {}, found.explain));
+      else this.show(found);
+      if (explain) byId("sql-note").textContent = "how it would be kept";
+      announce(byId("sql-note").textContent);
+      if (!explain) this.onDone();
+    } catch (error) {
+      byId("sql-note").textContent = "";
+      out.replaceChildren(make("p", { class: "message bad", role: "alert" }, error.message));
+    }
+  }
+
+  show(found) {
+    const out = byId("sql-out");
+    const where = found.epoch === null ? "" : ` at epoch ${count(found.epoch)}`;
+    if (found.columns.length) {
+      out.replaceChildren(table("Result of the statement", found.columns, found.rows));
+      const more = found.more ? `, ${count(found.more)} more not shown` : "";
+      byId("sql-note").textContent = `${plural(found.rows.length, "row")}${more}${where}${found.how ? ` · ${found.how}` : ""}`;
+    } else {
+      out.replaceChildren(make("p", { class: "message" }, found.message || "done"));
+      byId("sql-note").textContent = "done";
+    }
+  }
+}

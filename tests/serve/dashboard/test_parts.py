@@ -1,0 +1,94 @@
+"""The parts behind the dashboard, by themselves: memory, titles, shares, many views."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.local import catch_up
+from viewkeep.serve.dashboard.graph import figures_of, graph_of
+from viewkeep.serve.dashboard.memory import of_driver, of_process, of_this_process
+from viewkeep.serve.dashboard.progress import _position
+from viewkeep.serve.dashboard.titles import Titles
+from viewkeep.serve.dashboard.views import MOST_VIEWS, views_of
+
+if TYPE_CHECKING:
+    from viewkeep import Database
+
+
+def test_memory_of_a_driver_is_that_of_its_family(db: Database) -> None:
+    mine = of_this_process()
+    assert mine is not None
+    assert mine > 10_000_000
+    epochs = Epochs(db.store)
+    lease = epochs.acquire()
+    epochs.release(lease)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "x = bytearray(30_000_000); print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        held = of_driver(lease)
+        assert held is not None
+        assert held >= 30_000_000
+        alone = of_driver(replace(lease, pid=child.pid))
+        assert alone == of_process(child.pid)
+        child.kill()
+    assert of_driver(replace(lease, pid=child.pid)) is None
+    assert of_driver(replace(lease, host="elsewhere")) is None
+    assert of_driver(None) is None
+    assert lease.pid == os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "last", "share"),
+    [
+        (b"", b"\x01", b"\x09", 0.0),
+        (b"a\x05", b"a\x00", b"a\x0a", 0.5),
+        (b"a\x0a", b"a\x00", b"a\x0a", 1.0),
+        (b"zz", b"a", b"b", 1.0),
+        (b"a", b"a", b"a", 1.0),
+        (b"a", None, None, 0.0),
+    ],
+)
+def test_where_a_key_lies(
+    key: bytes, first: bytes | None, last: bytes | None, share: float
+) -> None:
+    assert _position(key, first, last) == pytest.approx(share, abs=0.01)
+
+
+def test_titles_lose_ids_and_nothing_else(site: Database) -> None:
+    program = site.catalog.current().program
+    mark = program.operators[0].id[:6]
+    titles = Titles(program)
+    assert titles.short(f"γ by {mark}.story, facade.story") == "γ by story, facade.story"
+
+
+def test_many_views_are_told_in_bounds(db: Database) -> None:
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, g INT)")
+    count = MOST_VIEWS + 100
+    db.create_views(
+        ";".join(f"CREATE VIEW v{n:04} AS SELECT k, g FROM t WHERE g > {n}" for n in range(count))
+    )
+    db.put("t", [{"k": n, "g": 2 * n} for n in range(10)])
+    catch_up(db.store)
+    db.sql("CREATE VIEW zz AS SELECT g, COUNT(*) AS n FROM t GROUP BY g")
+    found = views_of(db)
+    assert (found["total"], found["ready"]) == (count + 1, count)
+    assert len(found["views"]) == MOST_VIEWS
+    assert found["views"][-1]["name"] == "zz", "what is not ready is always told"
+    graph = graph_of(db, {})
+    assert len(graph["nodes"]) <= 302
+    assert graph["left_out"] == count + 1 - 300
+    assert len(figures_of(db, {})) == count + 1
+    part = graph_of(db, {}, view="v0550")
+    assert [node["title"] for node in part["nodes"]] == ["t", "v0550"]

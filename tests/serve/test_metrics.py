@@ -1,0 +1,100 @@
+"""What Prometheus is told, and the board that shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+
+if TYPE_CHECKING:
+    from viewkeep import Database
+    from viewkeep.engine.epochs import Published
+
+    CatchUp = Callable[[], Published]
+
+ROOT = Path(__file__).parents[2]
+
+
+def samples(client: httpx.Client) -> dict[str, float]:
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_the_database(site: Database, client: httpx.Client, catch_up: CatchUp) -> None:
+    found = samples(client)
+    status = site.status()
+    assert found["viewkeep_published_epoch"] == status.epoch
+    assert found["viewkeep_operations_total"] == 17
+    assert found['viewkeep_lag_operations{node="0"}'] == 0
+    assert found["viewkeep_lag_seconds"] == 0
+    assert found["viewkeep_base_bytes"] == status.base_bytes > 0
+    assert found["viewkeep_state_bytes"] == status.state_bytes > 0
+    assert found["process_resident_memory_bytes"] > 0
+    site.put("votes", [{"id": number, "story": 1} for number in range(20, 30)])
+    found = samples(client)
+    lag = sum(value for name, value in found.items() if name.startswith("viewkeep_lag_operations"))
+    assert lag == 10
+    catch_up()
+    found = samples(client)
+    assert found["viewkeep_operations_total"] == 27
+    while not samples(client)["viewkeep_epoch_seconds_count"]:
+        pass  # until the server has seen the epoch
+
+
+def test_requests_by_route(client: httpx.Client) -> None:
+    for key in range(5):
+        client.get(f"/v1/scores/row?key={key}")
+    client.get("/v1/nope/row")
+    client.get("/made/up/by/a/client")
+    found = samples(client)
+
+    def count(route: str, status: int, method: str = "GET") -> float:
+        labels = f'method="{method}",route="{route}",status="{status}"'
+        return found[f"viewkeep_http_request_seconds_count{{{labels}}}"]
+
+    assert count("/v1/{name}/row", 200) == 5
+    assert count("/v1/{name}/row", 404) == 1
+    assert count("none", 404) == 1
+    assert not any("made" in name for name in found)
+
+
+def test_feeds(client: httpx.Client) -> None:
+    assert samples(client)["viewkeep_open_feeds"] == 0
+    with client.stream("GET", "/v1/scores/changes") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        found = samples(client)
+        assert found["viewkeep_open_feeds"] == 1
+        assert found["viewkeep_feed_events_total"] == 1
+        assert found['viewkeep_connections{protocol="http"}'] == 2
+    while samples(client)["viewkeep_open_feeds"]:
+        pass  # until the server has seen that the client is gone
+
+
+def test_the_board_shows_what_there_is(client: httpx.Client) -> None:
+    board = json.loads((ROOT / "examples" / "grafana" / "viewkeep.json").read_text())
+    client.get("/v1/scores/row?key=1")
+    with client.stream("GET", "/v1/scores/changes") as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        known = {name.partition("{")[0] for name in samples(client)}
+    asked = set()
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            asked |= set(re.findall(r"\b(?:viewkeep|process)_[a-z_]+", target["expr"]))
+    assert len(asked) > 8
+    assert asked <= known
+    ours = {
+        re.sub(r"_(bucket|sum|count)$", "", name)
+        for name in known
+        if name.startswith("viewkeep_") and not name.endswith("_created")
+    }
+    documented = (ROOT / "docs" / "serving.md").read_text()
+    for name in ours:
+        assert f"`{name}`" in documented, name
