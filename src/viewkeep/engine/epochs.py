@@ -12,13 +12,13 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewkeep.engine.lease import Lease, acquire, release, renew
 from viewkeep.engine.loading import Loading, add_loaded, begin_loading, merge_progress
 from viewkeep.engine.programs import load_plan, newest_plan
-from viewkeep.engine.report import Report
+from viewkeep.engine.report import Report, level_seconds
 from viewkeep.errors import EpochGone, Fenced
 from viewkeep.stores.contract import Cut, Store
 
@@ -46,6 +46,7 @@ class Published:
     at: int = 0  # nanoseconds since 1970
     operations: int = 0
     seconds: float = 0.0
+    levels: Sequence[float] = field(default_factory=list)  # seconds of each one's longest task
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,7 @@ class Epochs:
             at=now,
             operations=epoch.operations,
             seconds=(now - epoch.opened) / 1e9,
+            levels=level_seconds(reports),
         )
         if not self._swap(raw, replace(record, published=published, open=None)):
             raise Fenced("another driver has changed the epoch record")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 
@@ -24,3 +24,11 @@ class Report:
     @staticmethod
     def decode(blob: bytes) -> Report:
         return Report(**json.loads(blob))
+
+
+def level_seconds(reports: Iterable[Report]) -> list[float]:
+    """How long the longest task of each level took."""
+    longest: dict[int, float] = {}
+    for report in reports:
+        longest[report.level] = max(longest.get(report.level, 0.0), round(report.seconds, 4))
+    return [longest.get(level, 0.0) for level in range(max(longest, default=-1) + 1)]

@@ -63,6 +63,7 @@ class SeenEpoch:
     operations: int
     seconds: float
     loaded: int  # rows brought in so far for views that are being loaded
+    levels: tuple[float, ...]  # seconds of the longest task of each level
 
 
 class Samples:
@@ -142,6 +143,7 @@ class Samples:
                     published.operations,
                     published.seconds,
                     sum(published.loaded.values()),
+                    tuple(published.levels),
                 )
             )
         for queue in self._listeners:

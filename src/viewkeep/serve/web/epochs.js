@@ -1,9 +1,9 @@
-// The last epochs: when, how many operations, how long, and how fast that was.
+// The last epochs: when, how many operations, how long, how fast that was, and where the time went.
 
 import { byId, make, table } from "./dom.js";
 import { clock, count, duration, rate } from "./format.js";
 
-const COLUMNS = ["epoch", "published", "operations", "took", "operations/s", "rows loaded"]
+const COLUMNS = ["epoch", "published", "operations", "took", "operations/s", "rows loaded", "longest task of each level"]
   .map((name, at) => ({ name, number: at !== 1 }));
 const SHOWN = 60;
 
@@ -17,6 +17,7 @@ export function showEpochs(epochs) {
     count(epoch.epoch), clock(epoch.at), count(epoch.operations), duration(epoch.seconds),
     epoch.seconds > 0 && epoch.operations ? rate(epoch.operations / epoch.seconds) : "–",
     epoch.loaded ? count(epoch.loaded) : "–",
+    epoch.levels.map(duration).join(" · ") || "–",
   ]);
   host.replaceChildren(table("Recent epochs, newest first", COLUMNS, rows));
 }
