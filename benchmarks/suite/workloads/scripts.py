@@ -1,4 +1,4 @@
-"""Reads in process and over the MySQL protocol: `benchmarks/reads.py` and `benchmarks/wire.py`.
+"""Reads in process and over connections: `benchmarks/reads.py` and `benchmarks/wire.py`.
 
 Both are scripts of their own that check what they read and fail if it is wrong.
 """
@@ -15,7 +15,7 @@ from suite.bench import Bench
 from suite.contract import OURS, Experiment, NotMeasured, Outcome, Workload
 
 FOLDER = Path(__file__).parents[2]
-MARIADB = "MariaDB"
+MARIADB, REDIS = "MariaDB", "Redis"
 Samples = dict[str, list[float]]
 
 
@@ -41,32 +41,34 @@ class Reads(Workload):
 
 
 class Wire(Workload):
-    """How long does a point SELECT take over the MySQL protocol, beside MariaDB's?"""
+    """How long does a read by key take over a connection, beside MariaDB and Redis?"""
 
     name = "wire"
+    PAIRS = {
+        "point SELECT by PyMySQL": {OURS: "viewkeep by PyMySQL", MARIADB: "MariaDB by PyMySQL"},
+        "point read by a socket": {OURS: "viewkeep by HTTP", REDIS: "Redis"},
+    }
 
     def experiments(self, bench: Bench) -> list[Experiment]:
         measured = cache(partial(self._measure, bench))
+
+        def outcome(reader: str, runs: int) -> Outcome:
+            return Outcome(measured(runs)[reader])
+
         return [
-            Experiment(
-                "point SELECT by PyMySQL",
-                {
-                    OURS: lambda runs: Outcome(measured(runs)["viewkeep"]),
-                    MARIADB: lambda runs: Outcome(measured(runs)["mariadb"]),
-                },
-            )
+            Experiment(what, {system: partial(outcome, reader) for system, reader in pair.items()})
+            for what, pair in self.PAIRS.items()
         ]
 
     def _measure(self, bench: Bench, runs: int) -> dict[str, Samples]:
-        found: dict[str, Samples] = {"viewkeep": {}, "mariadb": {}}
+        found: dict[str, Samples] = {}
         reads = bench.size.pick(5_000, 1_000, 200)
         for _ in range(runs):
             said = _call("wire", "--reads", str(reads))
-            figures = json.loads(said.strip().rpartition("\n")[2])
-            for name, value in figures.items():
-                server, _, figure = name.partition(" ")
-                if server in found:
-                    found[server].setdefault(figure, []).append(value)
+            for name, value in json.loads(said.strip().rpartition("\n")[2]).items():
+                reader, _, figure = name.partition(": ")
+                if figure:
+                    found.setdefault(reader, {}).setdefault(figure, []).append(value)
         return found
 
 
