@@ -228,6 +228,10 @@ def test_bounds(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(Unsupported, match="gives more than 2 rows"):
             shop.sql(f"SELECT id FROM items WHERE {ALWAYS}")
     with monkeypatch.context() as patch:
+        patch.setattr(duck, "MOST_BYTES", 1_000)
+        with pytest.raises(Unsupported, match="gives more than 1,000 bytes"):
+            shop.sql(f"SELECT repeat('x', 2000) AS x FROM items WHERE {ALWAYS}")
+    with monkeypatch.context() as patch:
         patch.setattr(duck, "MOST_SECONDS", 0.3)
         endless = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r"
         with pytest.raises((Timeout, Unsupported), match=r"0\.3 s|2GB"):

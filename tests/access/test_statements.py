@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from viewkeep.access.execute import Executor
 from viewkeep.access.lookups import PointRead
 from viewkeep.access.statements import Recent, Statements
-from viewkeep.errors import DuplicateKey, SqlError, SqlSyntaxError, ViewkeepError
+from viewkeep.errors import DuplicateKey, SqlError, SqlSyntaxError, TypeMismatch, ViewkeepError
 from viewkeep.sql.templates import split
 from viewkeep.types import BIGINT, INT, STRING
 
@@ -295,6 +295,45 @@ def test_prepared_in_another_dialect(site: Database) -> None:
         site.prepare("SELECT FROM WHERE", "mysql")
 
 
+def test_quotes_of_another_dialect(site: Database) -> None:
+    """A name in quotes is no text, whichever was seen first."""
+    text, name = "SELECT id FROM votes WHERE id = 1 AND who = 'who'", ' AND who = "who"'
+    assert site.prepare(text, "postgres").run().rows() == []
+    same = site.prepare("SELECT id FROM votes WHERE id = 1" + name, "postgres")
+    assert same.run().rows() == [{"id": 1}]
+    assert site.sql("SELECT id FROM votes WHERE id = 1" + name).rows() == []
+
+
+def test_parameters_keep_their_digits(site: Database) -> None:
+    for text in ("1234567890123456789012345678901.5", "-0.1234567890123456789012345678901", "1.50"):
+        assert site.sql("SELECT ? AS x", (Decimal(text),)).one() == {"x": Decimal(text)}
+    for text in ("1e39", "1e-99999", "NaN"):
+        with pytest.raises(TypeMismatch, match="is no DECIMAL"):
+            site.sql("SELECT ? AS x", (Decimal(text),))
+    with pytest.raises(TypeMismatch, match="half of a surrogate pair"):
+        site.sql("SELECT id FROM votes WHERE story = ?", ("\ud800",))
+    for text in ("UPDATE votes SET who = ? WHERE id = 1", "DELETE FROM votes WHERE who = ?"):
+        site.sql(text, ("nobody",))  # known from now on
+        with pytest.raises(TypeMismatch, match="half of a surrogate pair"):
+            site.sql(text, ("\ud800",))
+
+
+def test_counts_above_all_rows(site: Database) -> None:
+    for most in (2**64 - 1, 2**64, int("9" * 4000)):
+        found = site.sql(f"SELECT id FROM votes ORDER BY id LIMIT {most} OFFSET 4").rows()
+        assert found == [{"id": 5}, {"id": 6}]
+        assert not site.sql(f"SELECT id FROM votes ORDER BY id LIMIT 1 OFFSET {most}").rows()
+
+
+def test_long_lists_and_chains(site: Database) -> None:
+    """Quick, and no matter of the stack."""
+    several = ", ".join(map(str, range(4_000)))
+    assert len(site.sql(f"SELECT id FROM votes WHERE id IN ({several})")) == 5
+    assert len(site.sql(f"SELECT id FROM votes WHERE story NOT IN ({several}, NULL)")) == 0
+    chain = " OR ".join(f"id = {number}" for number in range(900))
+    assert len(site.sql(f"SELECT id FROM votes WHERE {chain}")) == 5
+
+
 def test_parameters_of_several_statements(site: Database) -> None:
     text = "INSERT INTO tags VALUES (?, ?, NULL); SELECT n FROM tags WHERE name = ?"
     assert [len(result) for result in site.execute(text, ("z", 4, "z"))] == [0, 1]
@@ -335,6 +374,7 @@ def test_what_has_no_template() -> None:
         ":a",
         "'a",
         "\1",
+        "1٢",
     ):
         assert split(f"SELECT {text}") is None
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from viewkeep.access.readers import TableReader, ViewReader
+from viewkeep.engine import adhoc
+from viewkeep.errors import Unsupported
 
 if TYPE_CHECKING:
     from viewkeep import Database
@@ -82,6 +84,18 @@ def test_keys_are_looked_up(shop: Database, monkeypatch: pytest.MonkeyPatch) -> 
     assert rows(shop, f"{text} WHERE a.id = 2 AND b.id = 3") == [(2, 3)]
     text = "SELECT i.id, n FROM items i JOIN sold ON i.id = item WHERE i.id = 1 AND item = 1"
     assert rows(shop, text) == [(1, 30)]
+
+
+def test_joins_are_bounded(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adhoc, "MOST_JOINED", 6)
+    alike = "SELECT a.id FROM items a {} JOIN items b ON a.kind <=> b.kind"
+    assert len(rows(shop, alike.format(""))) == 6
+    assert len(rows(shop, "SELECT a.id FROM items a JOIN items b ON a.id = b.id")) == 4
+    monkeypatch.setattr(adhoc, "MOST_JOINED", 5)
+    for text in (alike.format(""), alike.format("FULL"), "SELECT 1 AS n FROM items a, items b"):
+        with pytest.raises(Unsupported, match=r"a join of the query has (6|16) rows, and 5 are"):
+            shop.sql(text)
+    assert len(rows(shop, "SELECT id FROM items a WHERE kind IN (SELECT kind FROM items)")) == 3
 
 
 def test_insert_of_a_join(shop: Database) -> None:

@@ -99,7 +99,14 @@ def test_other_sites(site: Database, serve: Serve, server: Server) -> None:
     for one, credentials in ((server, {}), (guarded, {"Authorization": "Bearer secret"})):
         own = one.http_url
         with httpx.Client(base_url=own, headers=credentials) as client:
-            for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "file://", "x"):
+            for origin in (
+                "http://evil.example",
+                "null",
+                "http://127.0.0.1:1",
+                "file://",
+                "x",
+                "http://[",
+            ):
                 headers = {"Origin": origin}
                 rows = {"rows": [{"id": 1, "story": 9}]}
                 for answer in (

@@ -24,8 +24,9 @@ from viewkeep.types import DataType
 
 MOST_ROWS = 5_000_000  # read for a query
 MOST_RESULTS = 1_000_000  # given back by it
+MOST_BYTES = 256 << 20  # of what is given back
 MOST_MEMORY = "2GB"
-MOST_SECONDS = 60.0
+MOST_SECONDS = 30.0
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
@@ -176,9 +177,16 @@ def _connection() -> Iterator[Any]:
 
 def _fetched(connection: Any, text: str) -> pa.Table:
     reader = connection.sql(text).to_arrow_reader(_BATCH)
-    batches, count = [], 0
+    batches, count, size = [], 0, 0
     for batch in reader:
         count += batch.num_rows
+        size += batch.nbytes
+        if size > MOST_BYTES:
+            raise Unsupported(
+                f"the query gives more than {MOST_BYTES:,} bytes, which is the limit where DuckDB "
+                "answers",
+                hint="Add a LIMIT, or aggregate",
+            )
         if count > MOST_RESULTS:
             raise Unsupported(
                 f"the query gives more than {MOST_RESULTS:,} rows, which is the limit where DuckDB "

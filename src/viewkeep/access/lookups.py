@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from viewkeep.types import DataType
 
 BY_KEY = "by key"
 
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no text in the store has
 _RANGES = {"INT": 1 << 31, "BIGINT": 1 << 63}
 _KINDS: dict[str, type] = {
     "INT": int,
@@ -55,6 +57,8 @@ def fitting(values: Sequence[Any], place: Place, type_: DataType) -> Any:
         if type(value) is not int:
             return UNFIT
         value = -value
+    if type(value) is str and not value.isascii() and _SURROGATE.search(value):
+        return UNFIT
     limit = _RANGES.get(type_.name)
     return UNFIT if limit is not None and not -limit <= value < limit else value
 

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from viewkeep.delta import WEIGHT, weighted
+from viewkeep.errors import Unsupported
 from viewkeep.ops.aggregate import (
     COLLECTIONS,
     EXTREMES,
@@ -43,6 +44,8 @@ from viewkeep.plan.nodes import (
 )
 
 RowsOf = Callable[[Source], pl.DataFrame]
+
+MOST_JOINED = 20_000_000  # rows that a join may have
 
 
 def evaluate(
@@ -84,6 +87,22 @@ def _evaluated(node: Node, rows_of: RowsOf, below: list[pl.DataFrame]) -> pl.Dat
     return _aggregate(node, weighted(rows, 1))
 
 
+def _pairs(left: pl.DataFrame, right: pl.DataFrame, keys: list[str]) -> int:
+    """How many pairs of rows have equal keys."""
+    counts = [rows.group_by(keys).len(name) for rows, name in ((left, "#left"), (right, "#right"))]
+    met = counts[0].join(counts[1], on=keys, nulls_equal=True)
+    return int(met.select(pl.col("#left").cast(pl.Int64) * pl.col("#right")).sum().item())
+
+
+def _check_size(rows: int) -> None:
+    """Refuse what would take all the memory there is, which no one could stop any more."""
+    if rows > MOST_JOINED:
+        raise Unsupported(
+            f"a join of the query has {rows:,} rows, and {MOST_JOINED:,} are the limit",
+            hint="Narrow its inputs, or create a view, which is kept row by row",
+        )
+
+
 def _join(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     names = [column.name for column in node.columns]
     if not node.on:
@@ -91,6 +110,7 @@ def _join(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
             return left if (right.height > 0) == (node.kind == "semi") else left.clear()
         if node.kind == "left" and right.height == 0:
             right = right.clear(1)
+        _check_size(left.height * right.height)
         return left.join(right, how="cross").select(names)
     keys = [f"#match{place}" for place in range(len(node.on))]
     pairs = list(zip(keys, node.on, strict=True))
@@ -98,6 +118,8 @@ def _join(node: Join, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     right = project(right, [(key, match.right) for key, match in pairs], right.columns)
     # Where NULL is no partner of NULL, it is enough that one side has none.
     right = right.drop_nulls([key for key, match in pairs if not match.null_safe])
+    if node.shows_right and left.height * right.height > MOST_JOINED:
+        _check_size(_pairs(left, right, keys))
     how: Any = node.kind
     return left.join(right, on=keys, how=how, nulls_equal=True).select(names)
 

@@ -72,7 +72,10 @@ def _check_origin(origin: str | None, host: str | None) -> None:
     """Refuse what a browser sends for another site; programs send no Origin."""
     if origin is None:
         return
-    site = urlsplit(origin).netloc if "://" in origin else ""
+    try:
+        site = urlsplit(origin).netloc if "://" in origin else ""
+    except ValueError:
+        site = ""
     if not site or site.lower() != (host or "").lower():
         raise Forbidden(f"the request comes from another site: {origin!r}")
 

@@ -25,7 +25,7 @@ class Pace:
 
     most: Limits = MOST
     target: float = TARGET_SECONDS
-    share: float = 0.25
+    share: float = 0.5
     _learnt: int = -1
 
     @property

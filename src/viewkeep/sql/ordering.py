@@ -17,6 +17,9 @@ from viewkeep.sql.grouping import Item, Rewrite, blamed, item_at
 from viewkeep.sql.parse import text_of
 from viewkeep.sql.statements import Query
 
+ALL_ROWS = 1 << 62  # a count that no table reaches
+_MOST_DIGITS = 18  # of a count below that
+
 Order: TypeAlias = tuple[tuple[Expr, bool], ...]
 """Expressions and whether they descend."""
 
@@ -60,7 +63,7 @@ def count_of(tree: exp.Expr, name: str) -> int | None:
     value = part.expression if isinstance(part, exp.Limit | exp.Offset) else None
     if not isinstance(value, exp.Literal) or value.is_string or not value.name.isdigit():
         raise Unsupported(f"{name.upper()} takes a number", fragment=text_of(part))
-    return int(value.name)
+    return int(value.name) if len(value.name) <= _MOST_DIGITS else ALL_ROWS
 
 
 def top(query: Query, fragment: str | None = None) -> Query:

@@ -98,7 +98,7 @@ def _conditions(tree: exp.Expr, relations: Mapping[str, Source | View]) -> dict[
     for part in _parts(where.this):
         try:
             parts.append(predicate(part, scope.leaf))
-        except SqlError:
+        except (SqlError, RecursionError):
             continue  # DuckDB sees to it
     if parts:
         found[name] = conjunction(parts)

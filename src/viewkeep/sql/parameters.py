@@ -20,6 +20,7 @@ from viewkeep.sql.parse import Dialect, parse, text_of
 from viewkeep.sql.templates import MARK
 
 SPARK = "spark"
+_MOST_PLACES = 1_000  # after the point, of a value that is written out
 
 
 def parse_as(text: str, dialect: str = SPARK) -> list[exp.Expr]:
@@ -94,7 +95,7 @@ def constant_tree(value: object) -> exp.Expr:
     if isinstance(value, Decimal):
         return _decimal(value)
     if isinstance(value, str):
-        return exp.Literal.string(value)
+        return _text(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return exp.HexString(this=bytes(value).hex())
     if isinstance(value, dt.datetime):
@@ -107,6 +108,17 @@ def constant_tree(value: object) -> exp.Expr:
         f"a {type(value).__name__} is no value of SQL",
         hint="Parameters are None, bool, int, float, Decimal, str, bytes, date or datetime",
     )
+
+
+def _text(value: str) -> exp.Expr:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise TypeMismatch(
+            f"{value[:60]!r} is no text: it has half of a surrogate pair",
+            hint="Text is what UTF-8 can hold",
+        ) from error
+    return exp.Literal.string(value)
 
 
 def _signed(digits: str, negative: bool) -> exp.Expr:
@@ -122,9 +134,9 @@ def _double(value: float) -> exp.Expr:
 
 
 def _decimal(value: Decimal) -> exp.Expr:
-    if not value.is_finite() or value.adjusted() > 38:
+    if not value.is_finite() or not -_MOST_PLACES <= value.adjusted() <= 38:
         raise TypeMismatch(f"{value} is no DECIMAL", hint="A DECIMAL has 38 digits")
-    text = format(abs(value), "f")
+    text = format(value.copy_abs(), "f")  # `abs` would round to the digits of a context
     return _signed(text if "." in text else f"{text}.", value < 0)
 
 

@@ -24,7 +24,8 @@ _PIECES = re.compile(
 )
 _LONGEST_TEXT = 16_384
 _LONGEST_NUMBER = 18  # digits, which every BIGINT has room for
-_NUMBER, _STRING = "\1", "\2"
+_NUMBER = "\1"
+_STRINGS = {"'": "\2", '"': "\3"}  # told apart: in some dialects the latter are names
 
 
 def split(text: str) -> tuple[str, list[Constant | None]] | None:
@@ -38,10 +39,10 @@ def split(text: str) -> tuple[str, list[Constant | None]] | None:
         first = piece[0]
         if (first == "'" or first == '"') and len(piece) > 1:
             constants.append(piece[1:-1])
-            parts[place] = _STRING
+            parts[place] = _STRINGS[first]
         elif first == PARAMETER:
             constants.append(None)
-        elif piece.isdecimal():
+        elif piece.isdecimal() and piece.isascii():
             if len(piece) > _LONGEST_NUMBER:
                 return None
             constants.append(int(piece))

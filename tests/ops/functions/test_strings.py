@@ -285,6 +285,20 @@ def test_there_is_one_value_per_row_of_any_frame(cases: list[tuple[Expr, str]]) 
         assert made.dtypes == [expr.type.polars for expr, _ in cases]
 
 
+def test_no_text_is_repeated_without_bound() -> None:
+    many = _number(2**31 - 1)
+    for name, args in (
+        ("repeat", [_text("a"), many]),
+        ("space", [many]),
+        ("lpad", [_text("a"), many]),
+        ("rpad", [_text("a"), many, _text("éb")]),
+    ):
+        assert evaluate_one(call(name, args), {}) is None
+    assert evaluate_one(call("repeat", [_text(""), many]), {}) == ""
+    assert evaluate_one(call("repeat", [_text("ab"), _number(1 << 19)]), {}) == "ab" * (1 << 19)
+    assert evaluate_one(call("repeat", [_text("ab"), _number((1 << 19) + 1)]), {}) is None
+
+
 def test_part_zero_has_no_value() -> None:
     expr = call("split_part", [S, _text("."), N])
     assert evaluate_one(expr, {"s": "a.b", "n": 0}) is None

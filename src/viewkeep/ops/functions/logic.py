@@ -6,8 +6,8 @@ NaN equals itself and is above all numbers; -0.0 equals 0.0; strings compare by 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 import polars as pl
 
@@ -56,8 +56,15 @@ def _in(given: Sequence[DataType], constants: Constants) -> Signature:
 
 
 def _one_of(site: Site) -> pl.Expr:
-    tests = [site.first == arg for arg in site.args[1:]]
-    return reduce(lambda a, b: a | b, tests)
+    return _joined(operator.or_, [site.first == arg for arg in site.args[1:]])
+
+
+def _joined(operation: Callable[[pl.Expr, pl.Expr], pl.Expr], parts: Sequence[pl.Expr]) -> pl.Expr:
+    """All parts as a tree of even depth: polars takes the cube of a chain's length."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return operation(_joined(operation, parts[:half]), _joined(operation, parts[half:]))
 
 
 def _two(operation: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Build:
@@ -68,14 +75,14 @@ FUNCTIONS = (
     Function(
         "and",
         _truths("and", 1),
-        lambda s: reduce(lambda a, b: a & b, s.args),
+        lambda s: _joined(operator.and_, s.args),
         "TRUE if all are, FALSE if one is FALSE, else NULL.",
         "TRUE AND NULL",
     ),
     Function(
         "or",
         _truths("or", 1),
-        lambda s: reduce(lambda a, b: a | b, s.args),
+        lambda s: _joined(operator.or_, s.args),
         "TRUE if one is, FALSE if all are FALSE, else NULL.",
         "TRUE OR NULL",
     ),

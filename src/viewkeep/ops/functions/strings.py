@@ -17,6 +17,7 @@ from viewkeep.ops.functions.signatures import fixed, mismatch
 from viewkeep.types import BIGINT, BINARY, BOOLEAN, INT, STRING, DataType
 
 _LARGEST = 2**31 - 1
+LONGEST_REPEATED = 1 << 20  # bytes
 _LATIN = [chr(code) for code in range(256)]
 
 
@@ -143,7 +144,10 @@ def _trim(side: str) -> Build:
 
 
 def _times(text: pl.Expr, count: pl.Expr) -> pl.Expr:
-    return text.repeat_by(count.clip(0)).list.join("")
+    """The text so many times; NULL where one row could take all the memory there is."""
+    size, count = text.str.len_bytes().cast(pl.Int64), count.cast(pl.Int64).clip(0)
+    wanted = pl.when(size == 0).then(0).when(size * count <= LONGEST_REPEATED).then(count)
+    return text.repeat_by(wanted).list.join("")
 
 
 def _pad(at_start: bool) -> Build:
@@ -414,14 +418,14 @@ FUNCTIONS: tuple[Function, ...] = (
         "lpad",
         _text_only("lpad", STRING, INT, STRING, optional=1),
         _pad(True),
-        "Filled at the start to a length, with spaces or the text given; cut if longer.",
+        "Filled at the start to a length, with spaces or a text; cut if longer; NULL beyond 1 MiB.",
         "lpad('7', 3, '0')",
     ),
     Function(
         "rpad",
         _text_only("rpad", STRING, INT, STRING, optional=1),
         _pad(False),
-        "Filled at the end to a length, with spaces or the text given; cut if longer.",
+        "Filled at the end to a length, with spaces or a text; cut if longer; NULL beyond 1 MiB.",
         "rpad('7', 3, '.')",
     ),
     Function(
@@ -443,14 +447,14 @@ FUNCTIONS: tuple[Function, ...] = (
         "repeat",
         fixed("repeat", STRING, INT, result=STRING),
         lambda s: _strict(s, _times(s.args[0], s.args[1])),
-        "The text n times.",
+        "The text n times; NULL if that is more than 1 MiB.",
         "repeat('ab', 3)",
     ),
     Function(
         "space",
         fixed("space", INT, result=STRING),
         lambda s: _strict(s, _times(pl.lit(" "), s.first)),
-        "n spaces.",
+        "n spaces; NULL if that is more than 1 MiB.",
         "concat('a', space(2), 'b')",
     ),
     Function(

@@ -22,6 +22,7 @@ from viewkeep.types import DataType, Schema
 
 MEDIA_TYPE = "application/json"
 
+_MOST_EXPONENT = 1_000  # of a number; DOUBLE goes to 308
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -37,7 +38,7 @@ def dumps(value: object) -> bytes:
 
 def loads(text: bytes) -> Any:
     """A JSON document; numbers with a point stay decimal, so that no digit is lost."""
-    return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
+    return json.loads(text, parse_float=_number, parse_constant=_refuse_constant)
 
 
 def row_of(given: Mapping[str, Any], schema: Schema, where: str) -> dict[str, Any]:
@@ -242,6 +243,17 @@ def _finite(value: object) -> object:
 
 def _not_finite(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _number(text: str) -> Decimal:
+    """A number with a point or exponent.
+
+    Whoever makes a whole number of 1e999999999 is busy for ever, so none such gets in.
+    """
+    number = Decimal(text)
+    if abs(number.adjusted()) > _MOST_EXPONENT:
+        raise ValueError(f"the exponent of {text[:60]} is out of range")
+    return number
 
 
 def _refuse_constant(name: str) -> object:
