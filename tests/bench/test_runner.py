@@ -164,7 +164,6 @@ def test_publishing_keeps_the_words_and_other_workloads(
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     from suite.plots import plots
 
     names = plots(made(tmp_path), tmp_path)

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from viewkeep.codec.keys import KEPT, MAX_KEY, KeyCodec, prefix_end
 from viewkeep.codec.physical import WIDTHS
 
-_Gap = tuple[bool, int, bytes]  # the key's column lies after the wanted bytes; where; those bytes
+# Whether the key's column lies after the wanted bytes; where; those bytes. A key that matching ones
+# may lie on both sides of lacks a zero byte at its end: the next possible key is the very next.
+_Gap = tuple[bool, int, bytes]
 
 
 class KeyPattern:
@@ -35,9 +37,13 @@ class KeyPattern:
             elif key.startswith(wanted, at):
                 at += len(wanted)
             else:
-                if len(key) >= MAX_KEY and at + len(wanted) > KEPT:
-                    return None
-                return key[at : at + len(wanted)] > wanted, at, wanted
+                # Matching keys that were cut have these bytes, then a digest: they may lie before
+                # or after any key that has them too.
+                sought = wanted[: max(0, KEPT - at)]
+                found = key[at : at + len(sought)]
+                if found != sought:
+                    return found > sought, at, sought
+                return None if len(key) >= MAX_KEY else (False, len(key), b"\0")
             if at > KEPT and len(key) >= MAX_KEY:
                 return None
         return None
