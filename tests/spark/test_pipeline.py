@@ -12,11 +12,12 @@ from viewkeep import Database
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
-from viewkeep.errors import Fenced, PipelineError, Timeout
+from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout
 from viewkeep.spark import pace
 from viewkeep.spark import pipeline as pipeline_module
 from viewkeep.spark.pipeline import Pipeline
-from viewkeep.stores.contract import StateWrite
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import StateWrite, Store
 
 Change = Callable[[random.Random], None]
 SECONDS = 60.0
@@ -82,6 +83,25 @@ def test_once_catches_up_and_stops(site: Database, change: Change, spark: SparkS
     published = site.pipeline(spark=spark).run_once()
     assert published.cut.offsets == site.store.head().offsets
     assert site.pipeline(spark=spark).run_once() == published  # nothing to do: no epoch
+
+
+def test_a_pipeline_leaves_no_store_open(db: Database, spark: SparkSession) -> None:
+    """A process that runs many pipelines must not gather the maps of all their databases."""
+    opened: list[Store] = []
+
+    def note(url: str) -> Store:
+        opened.append(open_store(url))
+        return opened[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline_module, "open_store", note)
+        db.pipeline(spark=spark).run_once()
+        with db.pipeline(spark=spark) as pipeline:
+            pipeline.wait(SECONDS)
+    assert opened
+    for store in opened:
+        with pytest.raises(StoreError, match="closed"):
+            store.head()
 
 
 def test_epochs_are_bounded(db: Database, spark: SparkSession) -> None:

@@ -43,7 +43,7 @@ def run(
         if once:
             pipeline.run_once()
         else:
-            with _until_told() as told, pipeline:
+            with until_told() as told, pipeline:
                 _follow(db, pipeline, told, as_json)
         status = db.status()
     if as_json:
@@ -62,7 +62,7 @@ def _print_epoch(published: Published) -> None:
 
 
 @contextmanager
-def _until_told() -> Iterator[threading.Event]:
+def until_told() -> Iterator[threading.Event]:
     """An event that Ctrl-C or SIGTERM sets, so that the pipeline ends between two epochs."""
     told = threading.Event()
 

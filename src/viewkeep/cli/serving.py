@@ -13,7 +13,7 @@ import typer
 import viewkeep
 from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json
-from viewkeep.cli.running import _until_told
+from viewkeep.cli.running import until_told
 from viewkeep.errors import InvalidSetting
 from viewkeep.serve.settings import HTTP_PORT, MIB, MYSQL_PORT, Settings
 
@@ -101,7 +101,7 @@ def serve(
 
     if log_format != "none":
         write_logs(sys.stderr, "json" if log_format == "json" else "text")
-    with viewkeep.open(url, create=run) as db, _until_told() as told:
+    with viewkeep.open(url, create=run) as db, until_told() as told:
         pipeline = db.pipeline(master) if run else None
         with Server(db, settings) as server:
             _print_addresses(server.addresses, as_json)

@@ -62,7 +62,8 @@ class Pipeline:
         on_epoch: Callable[[Published], None] | None = None,
     ):
         # Each thread makes its own `Epochs` over the store: one is not to be shared by threads.
-        self._store: Store = getattr(database, "store", None) or open_store(str(database))
+        self._database = database
+        self._own: Store | None = None
         self.url = self._store.url
         if max_operations is not None:
             limits = replace(limits, operations=max_operations)
@@ -94,7 +95,10 @@ class Pipeline:
         finally:
             self.stop()
         self.check()
-        return Epochs(self._store).read().published
+        try:
+            return Epochs(self._store).read().published
+        finally:
+            self._close_store()
 
     def run_forever(self) -> None:
         """Work until SIGTERM or Ctrl-C, which end it cleanly, or until it fails."""
@@ -152,6 +156,7 @@ class Pipeline:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        self._close_store()
 
     @property
     def exception(self) -> PipelineError | None:
@@ -226,6 +231,21 @@ class Pipeline:
             self._fail(error)
 
     # -- private -----------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> Store:
+        """The open database's store; or one of our own, from its first use until `stop`."""
+        given: Store | None = getattr(self._database, "store", None)
+        if given is not None:
+            return given
+        if self._own is None:
+            self._own = open_store(str(self._database))
+        return self._own
+
+    def _close_store(self) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
 
     def _begin(self, **trigger: bool) -> StreamingQuery:
         if self._query is not None:
