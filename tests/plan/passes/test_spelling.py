@@ -98,6 +98,15 @@ def test_one_plan_for_all_spellings(data: st.DataObject) -> None:
             "select count(*) as n from t y, t x where x.id = y.a and y.b = 1",
             "select count(*) as n from t b join t a on a.a = b.id where a.b = 1",
         ),
+        (
+            "select t.b, p.v from t join p on t.a + 1 = p.t_id * 2",
+            "select t.b, p.v from p, t where 2 * p.t_id = 1 + t.a",
+        ),
+        (
+            "select count(*) as n from t x, t y where x.a + 1 = y.b and y.a = 1",
+            "select count(*) as n from t y, t x where y.b = 1 + x.a and y.a = 1",
+            "select count(*) as n from t b join t a on a.b = b.a + 1 where a.a = 1",
+        ),
     ],
 )
 def test_spelling_does_not_matter(sqls: tuple[str, ...]) -> None:
@@ -120,6 +129,14 @@ def test_joins_that_exist_are_preferred() -> None:
     """Left to itself the order starts t, p; with p and q joined already it starts with these."""
     kept = joins(planned("select p.id, p.t_id, q.w from p join q on q.k = p.id where p.v > 0"))
     sql = "select q.w, t.a from t, p, q where t.id = p.t_id and q.k = p.id and p.v > 0"
+    assert not joins(planned(sql)) & kept
+    assert joins(planned(sql, frozenset(kept))) & kept
+
+
+def test_joins_with_computed_matches_that_exist_are_preferred() -> None:
+    on = "q.k = p.id and q.w + 1 = p.v * 2"
+    kept = joins(planned(f"select p.id, p.t_id, q.l from p join q on {on}"))
+    sql = f"select q.l, t.a from t, p, q where t.id = p.t_id and {on}"
     assert not joins(planned(sql)) & kept
     assert joins(planned(sql, frozenset(kept))) & kept
 

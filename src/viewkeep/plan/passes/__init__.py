@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from viewkeep.plan.nodes import Node
+from viewkeep.plan.passes.compute_matches import compute_matches
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.merge_projects import merge_projects
 from viewkeep.plan.passes.order_joins import order_joins
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     push_filters,
     prune_columns,
     merge_projects,
+    compute_matches,
 )
 
 # A later pass may give an earlier one something to do; this has not been seen more than twice.

@@ -20,18 +20,18 @@ def _merged(node: Node) -> Node:
         return node
     node = over(node, tuple(map(_merged, inputs(node))))
     if isinstance(node, Project):
-        return _merged_project(node)
+        return merged_project(node)
     if isinstance(node, Aggregate) and isinstance(node.input, Project):
         return _merged_aggregate(node, node.input)
     return node
 
 
-def _merged_project(node: Project) -> Node:
+def merged_project(node: Project) -> Node:
     if isinstance(node.input, Project):
         by = {out.name: out.expr for out in node.input.outputs}
         outputs = [Named(out.name, rewritten(out.expr, by)) for out in node.outputs]
         if is_small(out.expr for out in outputs):
-            return _merged_project(projected(node.input.input, outputs))
+            return merged_project(projected(node.input.input, outputs))
     # A union puts the columns of its inputs into one order itself.
     if is_narrowing(node) and len(node.columns) == len(node.input.columns):
         return node.input

@@ -10,6 +10,7 @@ from viewkeep.expr import Call, Expr, Lit, Ref, references
 from viewkeep.plan.conditions import conjuncts, reads
 from viewkeep.plan.nodes import Arrange, Filter, Join, Match, Named, Node, Project, TopK, inputs
 from viewkeep.plan.passes.clusters import Cluster, cluster_of
+from viewkeep.plan.passes.compute_matches import computed
 from viewkeep.plan.passes.equalities import Equalities
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.matches import as_match, covers, ordered
@@ -171,7 +172,8 @@ class _Build:
         join = Join("inner", part.node, other.node, on)
         read = _read([*self.outputs.values(), *self.waiting])
         read |= _read(self.equal.open(part.leaves | other.leaves, join.row_key))
-        return pruned(join, read & names(join)).id in self.existing
+        read &= names(join)
+        return computed(pruned(join, read), read).id in self.existing
 
     def _key(self, on: Iterable[Match]) -> frozenset[str]:
         return frozenset(self.equal.name(match.left) for match in on)
