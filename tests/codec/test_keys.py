@@ -20,6 +20,7 @@ from viewkeep.codec.keys import (
     hash_key,
     hash_keys,
     prefix_end,
+    rising,
 )
 from viewkeep.errors import Corrupt, InvalidRow
 from viewkeep.types import BIGINT, BINARY, DOUBLE, INT, STRING, decimal
@@ -179,3 +180,10 @@ def test_a_cut_group_does_not_begin_like_a_whole_one() -> None:
     for number in range(2000):  # some digest begins with the bytes that end a text
         long = codec.encode_one((f"{short}\0{number}{'b' * 200}",))
         assert not group_prefix(long).startswith(group_prefix(whole))
+
+
+@given(st.lists(st.binary(max_size=2), max_size=5))
+def test_rising_keys_are_in_order_and_distinct(some):
+    expected = sorted(set(some)) == some
+    assert rising(some) == expected
+    assert rising(pl.Series(some, dtype=pl.Binary)) == expected

@@ -54,6 +54,11 @@ def test_pushing_many_is_pushing_each(rows):
     for horizon in range(4):
         each = [versions.push(v, 4, b, horizon) for v, b in zip(values, new, strict=True)]
         assert versions.push_many(values, 4, new, horizon) == each
+    firsts = [versions.push(None, 4, body, 0) for body in new]
+    assert versions.first_many(4, new) == firsts
+    assert versions.first_many(4, [body for body in new if body]) == [
+        first for first, body in zip(firsts, new, strict=True) if body
+    ]
 
 
 def test_two_versions_are_kept_in_steady_state():

@@ -27,6 +27,8 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from itertools import islice
+from operator import lt
 from typing import Any
 from zlib import crc32
 
@@ -242,6 +244,13 @@ def bounded_all(keys: list[bytes]) -> list[bytes]:
     if keys and max(map(len, keys)) >= MAX_KEY:
         return [bounded(key) for key in keys]
     return keys
+
+
+def rising(keys: Sequence[bytes] | pl.Series) -> bool:
+    """Whether each key lies after the one before it, so that they are in order and distinct."""
+    if isinstance(keys, pl.Series):
+        return bool((keys.slice(1) > keys.slice(0, max(len(keys) - 1, 0))).all())
+    return all(map(lt, keys, islice(keys, 1, None)))
 
 
 def group_prefix(group: bytes) -> bytes:

@@ -83,6 +83,10 @@ class RowCodec:
         )
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
         return hash((self.columns, self.version))
 
     def __reduce__(self) -> tuple[object, ...]:

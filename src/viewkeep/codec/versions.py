@@ -106,9 +106,7 @@ def push_many(
     values: Sequence[bytes | None], epoch: int, bodies: Sequence[bytes | None], horizon: int
 ) -> list[bytes]:
     """`push` of each body to the value beside it."""
-    lengths = {-1 if body is None else len(body) for body in bodies}
-    heads = {length: _ENTRY.pack(epoch, length) for length in lengths}
-    entries = [heads[-1] if body is None else heads[len(body)] + body for body in bodies]
+    entries = first_many(epoch, bodies)
     if not any(values):
         return entries
     # Rows last written by the same epoch, with bodies of one length, begin with the same bytes:
@@ -126,6 +124,19 @@ def push_many(
         entry + value[: kept[value[:_HEADER]]] if value else entry
         for value, entry in zip(values, entries, strict=True)
     ]
+
+
+def first_many(epoch: int, bodies: Sequence[bytes | None]) -> list[bytes]:
+    """`push` of each body to no value: lists of one version."""
+    there = [body for body in bodies if body is not None]
+    heads = {length: _ENTRY.pack(epoch, length) for length in set(map(len, there))}
+    if len(there) < len(bodies):
+        gone = _ENTRY.pack(epoch, -1)
+        return [gone if body is None else heads[len(body)] + body for body in bodies]
+    if len(heads) == 1:
+        (head,) = heads.values()
+        return [head + body for body in there]
+    return [heads[len(body)] + body for body in there]
 
 
 def between(value: bytes, after: int, upto: int) -> list[tuple[int, bytes | None]]:

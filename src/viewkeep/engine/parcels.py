@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from viewkeep.codec.keys import KeyCodec, hash_keys
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.ops.aggregate import TIMES, VALUE, gains
-from viewkeep.ops.arrange import ROW, net_rows
+from viewkeep.ops.arrange import ENCODED, ROW, net_rows
 from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate, Arrange
 from viewkeep.plan.program import Operator
@@ -182,7 +182,9 @@ def encode_keys(codec: KeyCodec, frame: pl.DataFrame, names: Sequence[str]) -> l
 
 
 def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
-    """The row bytes of an Arrange's input rows."""
+    """The row bytes of an Arrange's input rows, if they were not made before."""
+    if ENCODED in delta.columns:
+        return delta[ENCODED].alias(ROW)
     return operator.rows_table.row_codec.encode_series(delta, ROW)
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from viewkeep.codec.keys import rising
 from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.errors import PipelineError
 
 ROW = "#row"
+ENCODED = "#encoded"  # the bytes of rows, where they were made for many who need them
 
 
 def net_rows(delta: pl.DataFrame) -> pl.DataFrame:
@@ -26,14 +28,17 @@ def net_rows(delta: pl.DataFrame) -> pl.DataFrame:
 
 def keyed(net: pl.DataFrame) -> pl.DataFrame:
     """What a net delta of encoded rows puts, and what it deletes (`#row` NULL), in key order."""
-    changes = net.filter(pl.col(WEIGHT) > 0)
-    most = changes[WEIGHT].max()
-    goes = net.filter(pl.col(WEIGHT) < 0)
-    if goes.height:
-        gone = goes.join(changes.select(KEY), on=KEY, how="anti")
+    weights = net[WEIGHT]
+    changes = pl.DataFrame([column for column in net if column.name != WEIGHT])
+    goes = weights < 0
+    if goes.any():
+        gone, changes = changes.filter(goes), changes.filter(~goes)
+        gone = gone.join(changes.select(KEY), on=KEY, how="anti")
         changes = pl.concat([changes, gone.with_columns(pl.lit(None, pl.Binary).alias(ROW))])
-    changes = changes.drop(WEIGHT).sort(KEY)
-    keys = changes[KEY]
-    if (most or 1) != 1 or (keys == keys.shift()).any():
+    in_order = rising(changes[KEY])
+    if not in_order:
+        changes = changes.sort(KEY)
+        in_order = rising(changes[KEY])
+    if not in_order or (weights > 1).any():
         raise PipelineError("two rows of a view share one key: its input has doubled rows")
     return changes

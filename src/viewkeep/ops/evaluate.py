@@ -25,12 +25,10 @@ _MOST = 30  # copies of columns in one expression
 
 def compute(df: pl.DataFrame, exprs: Sequence[Expr]) -> list[pl.Series]:
     """The values of each expression over the rows of a frame."""
-    stages, finals = _staged(tuple(exprs))
+    stages, finals = _prepared(tuple(exprs))
     for stage in stages:
-        df = df.with_columns(_compiled(expr).alias(name) for name, expr in stage)
-    anchor = pl.int_range(pl.len()).alias(_ANCHOR)
-    made = [_compiled(expr).cast(expr.type.polars).alias(str(i)) for i, expr in enumerate(finals)]
-    return df.select(*made, anchor).get_columns()[:-1]
+        df = df.with_columns(stage)
+    return df.select(finals).get_columns()[:-1]
 
 
 def filter_rows(df: pl.DataFrame, predicate: Expr) -> pl.DataFrame:
@@ -45,6 +43,16 @@ def project(
     made = compute(df, [expr for _, expr in outputs])
     named = [column.alias(name) for column, (name, _) in zip(made, outputs, strict=True)]
     return pl.DataFrame([*named, *(df.get_column(name) for name in keep)])
+
+
+@lru_cache(maxsize=1_000)
+def _prepared(exprs: tuple[Expr, ...]) -> tuple[list[list[pl.Expr]], list[pl.Expr]]:
+    """What polars computes for some expressions: stages, then each with its type, and an anchor."""
+    stages, finals = _staged(exprs)
+    made = [_compiled(expr).cast(expr.type.polars).alias(str(i)) for i, expr in enumerate(finals)]
+    anchor = pl.int_range(pl.len()).alias(_ANCHOR)
+    named = [[_compiled(expr).alias(name) for name, expr in stage] for stage in stages]
+    return named, [*made, anchor]
 
 
 @lru_cache(maxsize=10_000)

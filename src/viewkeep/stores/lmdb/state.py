@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from viewkeep.codec import versions
-from viewkeep.codec.keys import MAX_KEY
+from viewkeep.codec.keys import MAX_KEY, rising
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
 from viewkeep.stores.contract import Changed, Chunk, Found, StateWrite, TableSize
@@ -185,12 +185,11 @@ def _by_table(
     for table in sorted(tables):
         parts = tables[table]
         keys, rows = parts[0].keys, parts[0].rows
-        ordered = sorted(keys)
-        if len(parts) > 1 or ordered != keys or len(set(ordered)) < len(ordered):
+        if len(parts) > 1 or not rising(keys):
             whole = {k: r for part in parts for k, r in zip(part.keys, part.rows, strict=True)}
-            ordered = sorted(whole)
-            rows = [whole[key] for key in ordered]
-        yield table, ordered, rows
+            keys = sorted(whole)
+            rows = [whole[key] for key in keys]
+        yield table, keys, rows
 
 
 def _stamp(
@@ -206,30 +205,25 @@ def _stamp(
     prefix = table.to_bytes(PREFIX, "big")
     full = [prefix + key for key in keys]
     with txn.cursor(db=shard.dbs["rows"]) as cursor:
-        found = cursor.getmulti(full)
-        old: Sequence[bytes | None]
-        if len(found) == len(full):
-            old = [value for _, value in found]
+        # Keys often rise with time; if no row lies between the first and the last, all are new.
+        fresh = not cursor.set_range(full[0]) or cursor.key() > full[-1]
+        found = [] if fresh else cursor.getmulti(full)
+        known = dict(found) if len(found) < len(full) else {}
+        if len(found) < len(full) and None in rows:
+            # A row that never was needs no tombstone.
+            pairs = zip(full, rows, strict=True)
+            kept = [(key, row) for key, row in pairs if row is not None or key in known]
+            full, rows = [key for key, _ in kept], [row for _, row in kept]
+        if not found:
+            made = versions.first_many(epoch, rows)
         else:
-            known = dict(found)
-            if None in rows:
-                # A row that never was needs no tombstone.
-                kept = [
-                    k for k, row in zip(full, rows, strict=True) if row is not None or k in known
-                ]
-                rows = [
-                    row for k, row in zip(full, rows, strict=True) if row is not None or k in known
-                ]
-                full = kept
-            old = [known.get(key) for key in full] if known else [None] * len(full)
-        made = versions.push_many(old, epoch, rows, horizon)
+            all_there = len(found) == len(full)
+            old = [value for _, value in found] if all_there else list(map(known.get, full))
+            made = versions.push_many(old, epoch, rows, horizon)
         cursor.putmulti(zip(full, made, strict=True))
-    gained = sum(map(len, made)) - sum([len(value) for _, value in found])
-    fresh = len(full) - len(found)
-    if fresh:
-        there = {key for key, _ in found}
-        gained += sum([len(key) for key in full if key not in there])
-    _add_size(shard, txn, prefix, fresh, gained)
+    gained = sum(map(len, full)) + sum(map(len, made))
+    gained -= sum([len(key) + len(value) for key, value in found])
+    _add_size(shard, txn, prefix, len(full) - len(found), gained)
     if None in rows:
         stamp = _EPOCH.pack(epoch)
         gone = [(stamp + k, b"") for k, row in zip(full, rows, strict=True) if row is None]
