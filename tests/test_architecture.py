@@ -129,14 +129,21 @@ def test_public_namespace() -> None:
         assert getattr(viewkeep, name) is not None
 
 
-def test_import_is_light() -> None:
-    """`import viewkeep.engine` in a Spark worker must not bring the command line with it."""
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        # A Spark worker must not bring the command line with it.
+        ("viewkeep.engine.level", ("typer", "rich", "pyspark", "pandas")),
+        # `run` starts the JVM before these, and `--help` needs none of them.
+        ("viewkeep.cli", ("polars", "pyarrow", "numpy", "sqlglot", "pyspark", "lmdb")),
+        # What `run` imports before the JVM starts.
+        ("viewkeep.spark.gateway", ("polars", "pyarrow", "numpy", "sqlglot", "lmdb")),
+    ],
+)
+def test_import_is_light(module: str, heavy: tuple[str, ...]) -> None:
     import subprocess
     import sys
 
-    code = (
-        "import sys, viewkeep.engine.level; "
-        "print(sorted({'typer', 'rich', 'pyspark', 'pandas'} & set(sys.modules)))"
-    )
+    code = f"import sys, {module}; print(sorted({set(heavy)!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import viewkeep
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
 from viewkeep.engine.report import Report
+from viewkeep.plan.program import Program
 from viewkeep.spark.pace import ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
 from viewkeep.stores.contract import Cut
+
+EMPTY = Program((), {})
 
 
 def epoch(number: int, operations: int, seconds: float, loading: bool = False) -> Published:
@@ -62,16 +68,29 @@ def opened(operations: int, loading: bool = False) -> OpenEpoch:
 
 def test_an_epoch_of_little_work_runs_in_one_task() -> None:
     work = Work()
-    assert work.is_little(opened(ALONE_ROWS))
-    assert not work.is_little(opened(ALONE_ROWS + 1))
-    assert not work.is_little(opened(1, loading=True))
+    assert work.is_little(opened(ALONE_ROWS), EMPTY)
+    assert not work.is_little(opened(ALONE_ROWS + 1), EMPTY)
+    assert not work.is_little(opened(1, loading=True), EMPTY)
+
+
+def test_the_first_guess_is_a_row_for_each_view_of_a_table(tmp_path: Path) -> None:
+    with viewkeep.make(tmp_path / "test.vk") as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT)")
+        for number in range(4):
+            db.sql(f"CREATE VIEW v{number} AS SELECT id FROM t WHERE a > {number}")
+        program = db.catalog.current().program
+    work = Work()
+    assert work.is_little(opened(ALONE_ROWS // 4), program)
+    assert not work.is_little(opened(ALONE_ROWS // 4 + 1), program)
+    work.learn(opened(10), [Report(0, rows_in=10)])
+    assert work.is_little(opened(ALONE_ROWS), program)
 
 
 def test_work_is_learnt_from_what_operations_have_cost() -> None:
     work = Work()
     work.learn(opened(10), [Report(0, rows_in=10), Report(1, rows_in=500, rows_written=490)])
-    assert work.is_little(opened(ALONE_ROWS // 100))
-    assert not work.is_little(opened(ALONE_ROWS // 50))
+    assert work.is_little(opened(ALONE_ROWS // 100), EMPTY)
+    assert not work.is_little(opened(ALONE_ROWS // 50), EMPTY)
     for _ in range(10):
         work.learn(opened(10), [Report(0, rows_in=10)])
-    assert work.is_little(opened(ALONE_ROWS))
+    assert work.is_little(opened(ALONE_ROWS), EMPTY)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import queue
 import random
+import threading
 from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import Database
 from viewkeep.engine.epochs import Epochs, Limits, Published
+from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
 from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout
@@ -83,6 +88,91 @@ def test_once_catches_up_and_stops(site: Database, change: Change, spark: SparkS
     published = site.pipeline(spark=spark).run_once()
     assert published.cut.offsets == site.store.head().offsets
     assert site.pipeline(spark=spark).run_once() == published  # nothing to do: no epoch
+
+
+def test_once_ends_though_writes_go_on(db: Database, spark: SparkSession) -> None:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW v AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    for n in range(30):
+        db.put("t", {"id": n, "x": 1})
+
+    def write_more(published: Published) -> None:
+        db.put("t", {"id": 1000 + published.epoch, "x": 2})
+
+    Pipeline(db, spark=spark, max_operations=10, on_epoch=write_more).run_once()
+    assert db.epochs.read().published.cut.offsets != db.store.head().offsets
+    assert db.get("v", 1) == {"x": 1, "n": 30}
+
+
+@pytest.fixture
+def asked_at(monkeypatch: pytest.MonkeyPatch) -> queue.Queue[Published]:
+    """What was published when a pipeline started its query."""
+    found: queue.Queue[Published] = queue.Queue()
+    start_query = Pipeline._start_query
+
+    def noted(pipeline: Pipeline, lease: Lease) -> StreamingQuery:
+        found.put(Epochs(pipeline._store).read().published)
+        return start_query(pipeline, lease)
+
+    monkeypatch.setattr(Pipeline, "_start_query", noted)
+    return found
+
+
+def test_the_query_starts_when_nothing_is_left_to_do(
+    site: Database, change: Change, spark: SparkSession, asked_at: queue.Queue[Published]
+) -> None:
+    change(random.Random(12))
+    head = site.store.head()
+    with site.pipeline(spark=spark, max_operations=10) as pipeline:
+        published = asked_at.get(timeout=SECONDS)
+        assert published.cut.offsets == head.offsets
+        change(random.Random(13))  # while the query starts
+        pipeline.wait(SECONDS)
+    assert_verified(site, spark)
+
+
+def test_the_query_starts_though_there_is_always_something_to_do(
+    site: Database,
+    spark: SparkSession,
+    asked_at: queue.Queue[Published],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline_module, "HEAD_SECONDS", 0.0)
+
+    def write_more(published: Published) -> None:
+        site.put("votes", {"id": published.epoch % 50, "story": published.epoch % 7, "value": 1})
+
+    with site.pipeline(spark=spark, on_epoch=write_more) as pipeline:
+        asked_at.get(timeout=SECONDS)
+        assert pipeline._asked.wait(SECONDS)  # it runs epochs
+
+
+def test_stop_before_the_query_starts(
+    site: Database, change: Change, spark: SparkSession, asked_at: queue.Queue[Published]
+) -> None:
+    change(random.Random(14))
+    first = threading.Event()
+
+    def write_more(published: Published) -> None:
+        site.put("votes", {"id": published.epoch % 50, "story": 1, "value": 1})
+        first.set()
+
+    pipeline = site.pipeline(spark=spark, on_epoch=write_more).start()
+    assert first.wait(SECONDS)
+    pipeline.stop()
+    pipeline.check()
+    assert asked_at.empty()
+    published = site.pipeline(spark=spark).run_once()  # the lease was given back
+    assert published.cut.offsets == site.store.head().offsets
+
+
+def test_workers_do_not_collect_garbage_among_their_modules(
+    site: Database, spark: SparkSession
+) -> None:
+    site.pipeline(spark=spark).run_once()
+    numbers = spark.sparkContext.parallelize(range(8), 8)
+    frozen = numbers.map(lambda _: gc.get_freeze_count()).collect()
+    assert max(frozen) > 10_000
 
 
 def test_a_pipeline_leaves_no_store_open(db: Database, spark: SparkSession) -> None:

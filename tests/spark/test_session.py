@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from viewkeep.errors import PipelineError
-from viewkeep.spark.session import SESSION_SETTINGS, log_file, retrying, session
+from viewkeep.spark.gateway import log_file, retrying
+from viewkeep.spark.session import SESSION_SETTINGS, session
 
 
 @pytest.mark.parametrize(

@@ -61,23 +61,6 @@ def test_no_work_is_the_same_offset(db: Database, term: int) -> None:
     assert reader.latestOffset(start, LIMIT) == start
 
 
-def test_available_now_ends_though_writes_go_on(db: Database, term: int) -> None:
-    db.put("t", [{"id": n, "x": 1} for n in range(30)])
-    reader = reader_of(db, term, operations=10)
-    reader.prepareForTriggerAvailableNow()
-    offset = reader.initialOffset()
-    for number in range(100):
-        latest = reader.latestOffset(offset, LIMIT)
-        if latest == offset:
-            break
-        finish(db, term)
-        offset = latest
-        db.put("t", {"id": 1000 + number, "x": 2})
-    assert db.epochs.read().published.cut.offsets != db.store.head().offsets
-    row = db.get("v", 1)
-    assert row == {"x": 1, "n": 30}
-
-
 def test_a_stale_driver_opens_nothing(db: Database, term: int) -> None:
     db.put("t", {"id": 1, "x": 1})
     with pytest.raises(Fenced):

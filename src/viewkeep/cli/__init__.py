@@ -6,7 +6,8 @@ but data goes to stdout with `--json`. `docs/cli.md` describes every command; a 
 
 from __future__ import annotations
 
-# Commands register as their modules are imported; `--help` lists them in this order.
+# Commands register as their modules are imported; `--help` lists them in this order. They import
+# what reads and writes data when they are called, and `run` starts Spark's JVM before that.
 from viewkeep.cli import data, running, serving, reading, top, proof, showcase  # isort: skip
 from viewkeep.cli.app import app
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import viewkeep
 from viewkeep.cli.app import Json, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json, print_result
-from viewkeep.database import Database
 from viewkeep.errors import ViewkeepError
+
+if TYPE_CHECKING:
+    from viewkeep.database import Database
 
 PROMPT, CONTINUED = "viewkeep> ", "     ...> "
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from viewkeep.access.results import Result, table_of
+if TYPE_CHECKING:
+    from viewkeep.access.results import Result
 
 console = Console()
 errors = Console(stderr=True)
@@ -23,6 +24,8 @@ def print_result(result: Result, as_json: bool) -> None:
         else:
             print_json({"message": result.message, "affected": result.affected})
     elif result.columns:
+        from viewkeep.access.results import table_of
+
         console.print(table_of(result.polars()))
         console.print(f"[dim]{len(result):,} {'row' if len(result) == 1 else 'rows'}[/dim]")
     else:

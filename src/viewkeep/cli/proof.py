@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 import viewkeep
-from viewkeep.access.results import table_of
 from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json
 
@@ -33,6 +32,8 @@ def verify(
     if as_json:
         print_json([verdict.to_json() for verdict in verdicts])
     else:
+        from viewkeep.access.results import table_of
+
         for verdict in verdicts:
             console.print(str(verdict), markup=False, highlight=False)
             if not verdict.ok and verdict.sample is not None:

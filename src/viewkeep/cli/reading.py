@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.live import Live
 
 import viewkeep
-from viewkeep.access.incoming import parse_value
-from viewkeep.access.results import shown, table_of
 from viewkeep.cli.app import At, Json, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json, print_result
-from viewkeep.database import Database
-from viewkeep.status import render
-from viewkeep.types import Schema
+
+if TYPE_CHECKING:
+    from viewkeep.database import Database
+    from viewkeep.types import Schema
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or view.")]
 Bound = list[str] | None
@@ -48,6 +47,8 @@ def get(
         print_json(row)
     else:
         import polars as pl
+
+        from viewkeep.access.results import shown, table_of
 
         columns = {"column": list(row), "value": [shown(value) for value in row.values()]}
         console.print(table_of(pl.DataFrame(columns)))
@@ -130,12 +131,16 @@ def status(
         if as_json:
             print_json(asdict(db.status()))
         elif not watch:
+            from viewkeep.status import render
+
             console.print(render(db.status()))
         else:
             _watch(db, interval)
 
 
 def _watch(db: Database, interval: float) -> None:
+    from viewkeep.status import render
+
     with Live(render(db.status()), console=console, auto_refresh=False) as live:
         try:
             while True:
@@ -147,6 +152,8 @@ def _watch(db: Database, interval: float) -> None:
 
 def _key(db: Database, name: str, texts: list[str], skip: int = 0) -> tuple[Any, ...]:
     """Key values out of their texts, by the types of the key columns."""
+    from viewkeep.access.incoming import parse_value
+
     schema: Schema = db.schema(name)
     names = schema.key[skip:]
     if len(texts) > len(names):

@@ -6,7 +6,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.live import Live
@@ -15,9 +16,11 @@ from rich.text import Text
 import viewkeep
 from viewkeep.cli.app import Json, Master, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json
-from viewkeep.database import Database
-from viewkeep.engine.epochs import Published
-from viewkeep.status import Status, line
+
+if TYPE_CHECKING:
+    from viewkeep.database import Database
+    from viewkeep.engine.epochs import Published
+    from viewkeep.status import Status
 
 LOOK_SECONDS = 0.5
 
@@ -37,6 +40,7 @@ def run(
 
     Examples: viewkeep run news.vk, viewkeep run news.vk --once --master spark://host:7077
     """
+    _start_spark(url, master)
     with viewkeep.open(url, create=False) as db:
         report = _print_epoch if once and not as_json else None
         pipeline = db.pipeline(master, max_operations=max_operations, on_epoch=report)
@@ -50,6 +54,14 @@ def run(
         print_json({"epoch": status.epoch, "lag": status.lag})
     else:
         console.print(f"published epoch {status.epoch}; {status.lag:,} operations behind")
+
+
+def _start_spark(url: str, master: str | None) -> None:
+    """Have Spark start while the rest is imported, unless the url is one that will be refused."""
+    if Path(url.removeprefix("lmdb:")).exists():
+        from viewkeep.spark.gateway import begin
+
+        begin(master)
 
 
 def _print_epoch(published: Published) -> None:
@@ -81,6 +93,8 @@ def _follow(
     db: Database, pipeline: viewkeep.Pipeline, told: threading.Event, as_json: bool
 ) -> None:
     """A status line that lives on a terminal; elsewhere one line per published epoch."""
+    from viewkeep.status import line
+
     if console.is_terminal and not as_json:
         with Live(Text("starting"), console=console, transient=True, auto_refresh=False) as live:
             while not told.wait(LOOK_SECONDS):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE
@@ -25,12 +25,12 @@ from rich.text import Text
 import viewkeep
 from viewkeep.cli.app import Json, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json
-from viewkeep.database import Database
-from viewkeep.engine.epochs import Published
-from viewkeep.engine.programs import load_plan
-from viewkeep.serve.dashboard.progress import Loads, Progress
-from viewkeep.serve.dashboard.titles import Titles
-from viewkeep.status import Status
+
+if TYPE_CHECKING:
+    from viewkeep.database import Database
+    from viewkeep.engine.epochs import Published
+    from viewkeep.serve.dashboard.progress import Progress
+    from viewkeep.status import Status
 
 BARS = "▁▂▃▄▅▆▇█"
 KEPT = 240  # looks: four minutes at one a second
@@ -73,6 +73,8 @@ class Watcher:
 
     def look(self) -> Look:
         """Look once more."""
+        from viewkeep.serve.dashboard.titles import Titles
+
         now, status = time.monotonic(), self._db.status()
         published = self._db.epochs.read().published
         titles = Titles(self._db.catalog.current().program)
@@ -89,6 +91,9 @@ class Watcher:
         return look
 
     def _loading(self, status: Status, published: Published) -> dict[str, Progress]:
+        from viewkeep.engine.programs import load_plan
+        from viewkeep.serve.dashboard.progress import Loads
+
         program = load_plan(self._db.store, published.plan).program
         loads = Loads(self._db.store, program, published)
         found = {}

@@ -17,16 +17,18 @@ from viewkeep.stores.contract import Store
 _DROPPED = "dropped"
 
 
-def housekeep(store: Store, budget: int = 10_000) -> None:
-    """One round, after an epoch was published; `budget` bounds each transaction it makes.
+def housekeep(store: Store, budget: int = 10_000, operations: int | None = None) -> None:
+    """One round, after epochs were published; `budget` bounds each transaction it makes.
 
-    A round may remove twice what the epoch brought, so that what is left over shrinks.
+    `operations` are those of the epochs since the last round, or of the last epoch. A round may
+    remove twice what they brought, so that what is left over shrinks.
     """
     epochs = Epochs(store)
     record = epochs.read()
     published, pins = record.published, epochs.pins()
     oldest = min([published.cut, *(pin.cut for pin in pins)], key=lambda cut: cut.moment)
-    rounds = 1 + 2 * published.operations // budget
+    brought = published.operations if operations is None else operations
+    rounds = 1 + 2 * brought // budget
     _repeat(lambda: store.truncate_log(oldest, budget), rounds)
     horizon = min([published.epoch, *(pin.epoch for pin in pins)])
     if record.open is not None:

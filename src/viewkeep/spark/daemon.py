@@ -11,8 +11,10 @@ from __future__ import annotations
 import importlib
 
 PRELOADED = (
+    "pyspark.worker",
     "viewkeep.engine.level",
     "viewkeep.spark.runner",
+    "viewkeep.stores.lmdb",
 )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
 from viewkeep.engine.report import Report
+from viewkeep.plan.program import Program, producer_id
 
 MOST = Limits(operations=1_000_000, size=256 << 20, chunk=100_000)
 LEAST_OPERATIONS = 10_000
@@ -59,21 +60,31 @@ class Pace:
         return int(bound * self.share)
 
 
-ALONE_ROWS = 20_000
+ALONE_ROWS = 100_000
 
 
 @dataclass
 class Work:
     """How much work the next epoch is likely to be, learnt from the epochs before it."""
 
-    rows_per_operation: float = 1.0
+    rows_per_operation: float | None = None
 
     def learn(self, epoch: OpenEpoch, reports: Iterable[Report]) -> None:
         """Take notice of what an epoch did."""
         if epoch.operations and not epoch.loading:
             rows = sum(report.rows_in + report.rows_written for report in reports)
-            self.rows_per_operation = max(rows / epoch.operations, self.rows_per_operation / 2)
+            known = self.rows_per_operation or 1.0
+            self.rows_per_operation = max(rows / epoch.operations, known / 2)
 
-    def is_little(self, epoch: OpenEpoch) -> bool:
+    def is_little(self, epoch: OpenEpoch, program: Program) -> bool:
         """Whether one task should run the whole epoch."""
-        return not epoch.loading and epoch.operations * self.rows_per_operation <= ALONE_ROWS
+        if epoch.loading:
+            return False
+        rows = self.rows_per_operation or _most_feeds(program)
+        return epoch.operations * rows <= ALONE_ROWS
+
+
+def _most_feeds(program: Program) -> int:
+    """How many rows one operation may make at once: the most feeds of a base table."""
+    fed = (len(program.consumers(producer_id(source))) for source in program.sources)
+    return max(fed, default=1)

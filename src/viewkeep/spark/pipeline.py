@@ -1,6 +1,9 @@
-"""The pipeline: a streaming query that opens, runs and publishes one epoch after another.
+"""The pipeline: opens, runs and publishes one epoch after another, in the end by a streaming query.
 
-Law: whatever ends it (a stop, a failed task, a killed process, a newer driver), the store holds a
+What is there at its start is worked off first, by a thread of the driver, and the query is started
+after that: it is there to wait for operations, and its start would take a core for a second. The
+store's record says which epoch is open, so it does not matter who opens or runs it. Law: whatever
+ends the pipeline (a stop, a failed task, a killed process, a newer driver), the store holds a
 published epoch and at most one open epoch with a stored cut, from which the next driver goes on.
 """
 
@@ -14,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -26,20 +29,24 @@ from viewkeep import errors
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import Lease
-from viewkeep.engine.programs import newest_plan
+from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.errors import PipelineError, Timeout, ViewkeepError
 from viewkeep.spark.pace import MOST, Pace, Work
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.runner import run_alone, run_epoch, touch_workers
-from viewkeep.spark.session import session
-from viewkeep.spark.source import FORMAT, LogSource, covers
+from viewkeep.spark.session import running, session
+from viewkeep.spark.source import FORMAT, LogSource
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Cut, Store
 
 LEASE_SECONDS = 30.0
 GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
+HEAD_SECONDS = 5.0  # epochs run before the query is started, if there is work for so long
+LULL_SECONDS = 0.3  # without work, and it is started: who only catches up has stopped by then
+HOUSE_SECONDS = 1.0  # between two rounds of housekeeping
 WARM_SECONDS = 15.0
 POLL = 0.005
+START_POLL = 0.02  # while the query starts
 
 
 class Pipeline:
@@ -70,11 +77,13 @@ class Pipeline:
         self._limits, self._lease_seconds, self._on_epoch = limits, lease_seconds, on_epoch
         self._master, self._given = master, spark
         self._lease: Lease | None = None
+        self._driver: threading.Thread | None = None
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._asked = threading.Event()  # set when the query runs its first epoch
         self._work = Work()
+        self._unkept: int | None = None  # operations of epochs since the last housekeeping
         self._running = threading.Lock()  # held while an epoch runs, so that `stop` can wait for it
         self._folder: str | None = None
 
@@ -82,14 +91,23 @@ class Pipeline:
 
     def start(self) -> Pipeline:
         """Become the driver and start working; returns at once."""
-        self._begin()
+        lease = self._begin()
+        self._driver = threading.Thread(target=self._drive, args=(lease,), daemon=True)
+        self._driver.start()
         return self
 
     def run_once(self) -> Published:
-        """Catch up with all that is written now, then stop; gives the last epoch published."""
-        query = self._begin(availableNow=True)
+        """Catch up with all that is written now, then stop; gives the last epoch published.
+
+        There is nothing to wait for, so it needs no query.
+        """
+        lease = self._begin()
         try:
-            query.awaitTermination()
+            epochs, pace = Epochs(self._store), Pace(self._limits)
+            goal = Goal.now(self._store)
+            while not goal.reached(epochs.read().published):
+                if not self._advance(epochs, lease, pace):
+                    break
         except Exception as error:
             self._fail(error)
         finally:
@@ -122,33 +140,30 @@ class Pipeline:
         Raises PipelineError if the pipeline ended, Timeout (which says how far behind the views
         are) if that took longer than `timeout` seconds.
         """
-        epochs = Epochs(self._store)
-        goal, plan = self._store.head(), newest_plan(self._store).version
+        epochs, goal = Epochs(self._store), Goal.now(self._store)
         deadline = None if timeout is None else time.monotonic() + timeout
         looked = time.monotonic()
         while True:
             done = epochs.read().published
-            if covers(done.cut, goal) and done.plan >= plan and not done.loading:
+            if goal.reached(done):
                 return done
             now = time.monotonic()
             if now - looked > 0.1:
                 looked = now
                 self.check()
-                if self._ended.is_set() or self._query is None:
+                if self._ended.is_set() or self._lease is None:
                     raise PipelineError("the pipeline is not running, so the views cannot catch up")
             if deadline is not None and now > deadline:
-                raise Timeout(_behind(done, goal, timeout))
+                raise Timeout(_behind(done, goal.cut, timeout))
             time.sleep(POLL)
 
     def stop(self) -> None:
         """End the query and give the lease back. An epoch that is running may end first."""
         self._ended.set()
-        if self._running.acquire(timeout=GRACE_SECONDS):
-            self._running.release()
-        if self._query is not None:
-            with contextlib.suppress(Exception):  # Spark may be gone already
-                self._query.stop()
-            self._query = None
+        if self._driver is not None:
+            self._driver.join(2 * GRACE_SECONDS)
+            self._driver = None
+        self._query = None
         if self._lease is not None:
             with contextlib.suppress(ViewkeepError):
                 Epochs(self._store).release(self._lease)
@@ -165,7 +180,7 @@ class Pipeline:
         return None if self._failure is None else _as_error(self._failure)
 
     def __enter__(self) -> Pipeline:
-        return self.start() if self._query is None else self
+        return self.start() if self._lease is None else self
 
     def __exit__(
         self,
@@ -187,27 +202,53 @@ class Pipeline:
         with self._running:
             self._run_open()
 
-    def _start_early(self) -> None:
-        """Run epochs until the query asks for its first one.
+    def _drive(self, lease: Lease) -> None:
+        """Work off what is there, then leave the epochs to a query until the pipeline ends.
 
-        Spark takes more than a second to start a query with a source in Python. The source opens
-        epochs in the same record, so it does not matter who opens one; and the query, which comes
-        late to an epoch, finds it published.
+        Operations that come while the query starts do not wait for it.
         """
-        epochs, pace = Epochs(self._store), Pace(self._limits)
-        while True:
-            with self._running:
-                lease = self._lease
-                if self._asked.is_set() or self._ended.is_set() or lease is None:
-                    return
-                try:
-                    if epochs.open_next(lease.term, pace.limits) is None:
-                        return
-                except ViewkeepError as error:
-                    self._fail(error)
-                    return
-                self._run_open()
-                pace.learn(epochs.read().published)
+        try:
+            epochs, pace = Epochs(self._store), Pace(self._limits)
+            now = time.monotonic()
+            until, quiet = now + HEAD_SECONDS, now + LULL_SECONDS
+            while now < min(until, quiet) and not self._ended.is_set():
+                if self._advance(epochs, lease, pace):
+                    quiet = time.monotonic() + LULL_SECONDS
+                else:
+                    self._ended.wait(START_POLL)
+                now = time.monotonic()
+            if self._ended.is_set():
+                return
+            self._query = self._start_query(lease)
+            while _starts(self._query) and not self._ended.is_set():
+                if not self._advance(epochs, lease, pace):
+                    self._ended.wait(START_POLL)
+            # Not after each epoch of the query: it takes turns of the application's writers.
+            while not self._ended.wait(HOUSE_SECONDS):
+                with self._running:
+                    self._keep_house()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._stop_query()
+
+    def _advance(self, epochs: Epochs, lease: Lease, pace: Pace) -> bool:
+        """Open and run the next epoch; False if there is none, or it is the query's to run."""
+        with self._running:
+            if self._asked.is_set() or self._ended.is_set() or self._lease is not lease:
+                return False
+            if epochs.open_next(lease.term, pace.limits) is None:
+                return False
+            self._run_open()
+            self._keep_house()
+            pace.learn(epochs.read().published)
+            return True
+
+    def _keep_house(self) -> None:
+        """Drop what no epoch needs any more, if epochs were published. `_running` is held."""
+        if self._unkept is not None and self._failure is None:
+            operations, self._unkept = self._unkept, None
+            housekeep(self._store, operations=operations)
 
     def _run_open(self) -> None:
         """Run and publish the open epoch, if there is one. `_running` is held."""
@@ -217,17 +258,18 @@ class Pipeline:
             return
         try:
             reports = None
-            if self._work.is_little(epoch):
+            program = load_plan(self._store, epoch.plan).program
+            if self._work.is_little(epoch, program):
                 reports = run_alone(self._spark, self.url, epoch)
             if reports is None:
                 reports = run_epoch(self._spark, self.url, epoch)
             self._work.learn(epoch, reports)
             published = epochs.publish(lease.term, epoch, reports)
-            housekeep(self._store)
+            self._unkept = (self._unkept or 0) + published.operations
             if self._on_epoch is not None:
                 self._on_epoch(published)
         except Exception as error:
-            # Not raised into Spark, which would only print it: the heartbeat ends the query.
+            # Not raised into Spark, which would only print it: the driver's thread ends the query.
             self._fail(error)
 
     # -- private -----------------------------------------------------------------------------
@@ -247,52 +289,60 @@ class Pipeline:
         if own is not None:
             own.close()
 
-    def _begin(self, **trigger: bool) -> StreamingQuery:
-        if self._query is not None:
+    def _begin(self) -> Lease:
+        """Become the driver: from now on the lease is kept and Spark is there."""
+        if self._lease is not None:
             raise PipelineError("this pipeline runs already")
         self._ended.clear()
         self._asked.clear()
         self._failure = None
-        self._lease = Epochs(self._store).acquire(self._lease_seconds)
+        epochs = Epochs(self._store)
+        lease = self._lease = epochs.acquire(self._lease_seconds)
         try:
-            self._spark = session(self._master, spark=self._given)
-            register_source(self._spark, LogSource)
-            threading.Thread(target=self._renew, args=(self._lease,), daemon=True).start()
-            self._folder = tempfile.mkdtemp(prefix="viewkeep-checkpoint-")
-            options = {
-                "url": self.url,
-                "term": str(self._lease.term),
-                "operations": str(self._limits.operations),
-                "size": str(self._limits.size),
-                "chunk": str(self._limits.chunk),
-            }
-            writer = (
-                self._spark.readStream.format(FORMAT)
-                .options(**options)
-                .load()
-                .writeStream.foreachBatch(self._run_batch)
-                .option("checkpointLocation", self._folder)
-            )
-            threading.Thread(target=self._start_early, daemon=True).start()
-            self._query = (writer.trigger(**trigger) if trigger else writer).start()
+            self._spark = running(self._master, spark=self._given)
+            threading.Thread(target=self._renew, args=(epochs, lease), daemon=True).start()
         except BaseException:
             self.stop()
             raise
-        return self._query
+        return lease
 
-    def _renew(self, lease: Lease) -> None:
+    def _start_query(self, lease: Lease) -> StreamingQuery:
+        spark = session(spark=self._spark)
+        register_source(spark, LogSource)
+        self._folder = tempfile.mkdtemp(prefix="viewkeep-checkpoint-")
+        options = {
+            "url": self.url,
+            "term": str(lease.term),
+            "operations": str(self._limits.operations),
+            "size": str(self._limits.size),
+            "chunk": str(self._limits.chunk),
+        }
+        return (
+            spark.readStream.format(FORMAT)
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(self._run_batch)
+            .option("checkpointLocation", self._folder)
+            .start()
+        )
+
+    def _stop_query(self) -> None:
+        """End the query, if there is one; an epoch that is running may end first."""
+        query = self._query
+        if query is not None:
+            if self._running.acquire(timeout=GRACE_SECONDS):
+                self._running.release()
+            with contextlib.suppress(Exception):  # Spark may be gone already
+                query.stop()
+
+    def _renew(self, epochs: Epochs, lease: Lease) -> None:
         """The heartbeat: extends the lease until the pipeline ends, or ends it if it is lost."""
-        epochs = Epochs(self._store)
         while not self._ended.wait(min(lease.ttl / 4, WARM_SECONDS)):
             try:
                 epochs.renew(lease)
                 self._keep_warm()
             except ViewkeepError as error:
                 self._fail(error)
-        query = self._query
-        if self._failure is not None and query is not None:
-            with contextlib.suppress(Exception):  # Spark may be gone already
-                query.stop()
 
     def _keep_warm(self) -> None:
         """Give idle workers an empty task: Spark drops those that were idle for a minute."""
@@ -325,6 +375,27 @@ class Pipeline:
         if self._failure is None and not self._ended.is_set():
             self._failure = error
             self._ended.set()
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What views hold when they have caught up with all that was written at some time."""
+
+    cut: Cut
+    plan: int
+
+    @classmethod
+    def now(cls, store: Store) -> Goal:
+        return cls(store.head(), newest_plan(store).version)
+
+    def reached(self, done: Published) -> bool:
+        pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)
+        return all(a >= b for a, b in pairs) and done.plan >= self.plan and not done.loading
+
+
+def _starts(query: StreamingQuery) -> bool:
+    """Whether the query is still on its way to its first question for operations."""
+    return query.isActive and str(query.status["message"]).startswith("Initializing")
 
 
 def _as_error(failure: BaseException) -> PipelineError:

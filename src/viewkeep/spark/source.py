@@ -12,15 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from viewkeep.engine.epochs import Epochs, Limits
-from viewkeep.engine.programs import newest_plan
 from viewkeep.spark.pace import MOST, Pace
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
@@ -44,7 +39,7 @@ class LogSource(DataSource):
         return LogReader(dict(self.options))
 
 
-class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogReader(DataSourceStreamReader):
     """Lives in Spark's planner process for as long as the query runs."""
 
     def __init__(self, options: dict[str, str]):
@@ -55,7 +50,6 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             chunk=int(options.get("chunk", MOST.chunk)),
         )
         self._pace = Pace(most)
-        self._goal: tuple[Cut, int] | None = None  # cut and plan at which an AvailableNow run ends
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         published = Epochs(borrow_store(self._url)).read().published
@@ -65,23 +59,18 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark's limits count rows of a query; ours are the `Limits` of an epoch.
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        store = borrow_store(self._url)
-        self._goal = store.head(), newest_plan(store).version
-
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The cut of the next epoch, which is open from now on; `start` if there is no work."""
         epochs = Epochs(borrow_store(self._url))
         deadline = time.monotonic() + WAIT
-        while not self._reached(epochs):
+        while True:
             self._pace.learn(epochs.read().published)
             epoch = epochs.open_next(self._term, self._pace.limits)
             if epoch is not None:
                 return offset(epoch.epoch, epoch.cut)
-            if self._goal is not None or time.monotonic() > deadline:
-                break
+            if time.monotonic() > deadline:
+                return start
             time.sleep(POLL)
-        return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = zip(start["offsets"], end["offsets"], strict=True)
@@ -90,23 +79,7 @@ class LogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int]]:
         yield partition.value
 
-    def _reached(self, epochs: Epochs) -> bool:
-        """Whether an AvailableNow run is at its end: all that was there when it began is done."""
-        if self._goal is None:
-            return False
-        record = epochs.read()
-        cut, plan = self._goal
-        done = record.published
-        return (
-            record.open is None and not done.loading and done.plan >= plan and covers(done.cut, cut)
-        )
-
 
 def offset(epoch: int, cut: Cut) -> dict[str, Any]:
     """A cut as Spark keeps it."""
     return {"epoch": epoch, **cut.to_json()}
-
-
-def covers(cut: Cut, other: Cut) -> bool:
-    """Whether `cut` holds every operation before `other`."""
-    return all(a >= b for a, b in zip(cut.offsets, other.offsets, strict=True))
