@@ -114,11 +114,15 @@ class Bench:
         return Outcome({"operations/s": [task.operations / spent for spent in seconds]}, result)
 
     @contextmanager
-    def pipeline(self, db: Database, cores: int = CORES) -> Iterator[subprocess.Popen[bytes]]:
-        """`viewkeep run` as a process of its own, as an application's pipeline is."""
+    def pipeline(
+        self, db: Database, cores: int = CORES, on: set[int] | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """`viewkeep run` as a process of its own; `on` are the cores that it is held to."""
         command = [sys.executable, "-c", RUN, "run", db.url, "--master", f"local[{cores}]"]
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            if on:
+                os.sched_setaffinity(process.pid, on)  # what it starts inherits that
             try:
                 yield process
             except viewkeep.ViewkeepError as error:
