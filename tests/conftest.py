@@ -31,7 +31,7 @@ def db(tmp_path: Path) -> Iterator[Database]:
     """An empty database; relaxed, because tests need no protection from power loss."""
     import viewkeep
 
-    with viewkeep.open(tmp_path / "test.vk", durability="relaxed") as database:
+    with viewkeep.open(tmp_path / "test.vk", shards=4, durability="relaxed") as database:
         yield database
 
 

@@ -137,6 +137,11 @@ class Bench:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
 
+    def settle(self, db: Database) -> None:
+        """Wait until a pipeline that was just started has its query, whose start takes a core."""
+        db.wait(timeout=WAIT_SECONDS)
+        time.sleep(self.size.pick(6.0, 6.0, 0.0))
+
     # -- peers ---------------------------------------------------------------------------------
 
     def files(self, task: Task) -> dict[str, Source]:

@@ -59,7 +59,7 @@ def open(
     """Open the database at `url`, making it if it is not there (unless `create` is False).
 
     `nodes`, `shards` and `durability` apply when it is made: the number of node logs (2), of state
-    shards (a multiple of the nodes; 4), and "full" or "relaxed" (docs/operations.md).
+    shards (a multiple of the nodes; as many), and "full" or "relaxed" (docs/operations.md).
     """
     given = os.fspath(url)
     try:
@@ -89,7 +89,7 @@ def make(
 ) -> Database:
     """Make an empty database and open it; StoreError if there is one already."""
     if shards is None and nodes is not None:
-        shards = 2 * nodes
+        shards = nodes
     options = {"nodes": nodes, "shards": shards, "durability": durability}
     chosen = {name: value for name, value in options.items() if value is not None}
     return Database(create_store(os.fspath(url), **chosen), os.fspath(url))

@@ -76,9 +76,9 @@ def test_help_and_version() -> None:
 
 def test_init(tmp_path: Path) -> None:
     url = str(tmp_path / "a.vk")
-    assert data("init", url, "--nodes", "3") == {"url": url, "nodes": 3, "shards": 6}
+    assert data("init", url, "--nodes", "3") == {"url": url, "nodes": 3, "shards": 3}
     assert "already" in call("init", url, code=1)
-    assert "2 nodes, 4 shards" in call("init", str(tmp_path / "b.vk")).replace("\n", " ")
+    assert "2 nodes, 2 shards" in call("init", str(tmp_path / "b.vk")).replace("\n", " ")
 
 
 def test_sql(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Scene:
 
     def __init__(self, folder: Path, seed: int):
         self.url = str(folder / "games.vk")
-        self.db = viewkeep.open(self.url)
+        self.db = viewkeep.open(self.url, shards=4)
         self.db.sql("CREATE TABLE games (id BIGINT PRIMARY KEY, team INT, points BIGINT)")
         self.db.sql(
             "CREATE VIEW teams AS SELECT team, COUNT(*) AS games, SUM(points) AS points, "

@@ -111,6 +111,7 @@ def running(bench: Bench, task: Task) -> Iterator[Database]:
             for number in range(WARM_EPOCHS):
                 db.put("warm", {"k": number, "g": number % 3})
                 db.wait(timeout=WAIT_SECONDS)
+            bench.settle(db)
             yield db
 
 

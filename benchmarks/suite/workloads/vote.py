@@ -97,7 +97,7 @@ def mixed(bench: Bench, task: Task, load: int, runs: int) -> Outcome:
             db.sql(f"CREATE VIEW answer{run} AS {counted}")
         with bench.pipeline(db):
             db.put("votes", {"run": -1, "vote": 0, "story": 0})
-            db.wait(timeout=WAIT_SECONDS)
+            bench.settle(db)
             for run in range(runs):
                 read = partial(db.get, f"answer{run}")
                 figures = offer(operations, load, read, partial(_vote, db, run))

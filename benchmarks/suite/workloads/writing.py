@@ -51,7 +51,7 @@ def _measure(bench: Bench, maintained: bool, runs: int) -> Outcome:
             return Outcome({"operations/s": rates})
         with bench.pipeline(db, cores=1, on={other}):
             db.put("t", batches[0])
-            db.wait(timeout=WAIT_SECONDS)
+            bench.settle(db)
             for _ in range(runs):
                 rate, most = _write(db, batches, bench.size.seconds)
                 rates.append(rate)

@@ -38,7 +38,7 @@ class Settings:
     """What `viewkeep.json` holds."""
 
     nodes: int = 2
-    shards: int = 4
+    shards: int = 2
     durability: str = "full"
     map_size: int = DEFAULT_MAP
 

@@ -52,7 +52,7 @@ class LmdbStore(Store):
         cls,
         path: str | os.PathLike[str],
         nodes: int = 2,
-        shards: int = 4,
+        shards: int = 2,
         durability: str = "full",
         map_size: int = DEFAULT_MAP,
     ) -> LmdbStore:
