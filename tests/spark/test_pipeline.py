@@ -147,6 +147,30 @@ def test_the_query_starts_though_there_is_always_something_to_do(
         assert pipeline._asked.wait(SECONDS)  # it runs epochs
 
 
+def test_epochs_go_on_while_the_query_starts(
+    site: Database, change: Change, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, begun, may_go_on = Pipeline._start_query, threading.Event(), threading.Event()
+
+    def slow(self: Pipeline, lease: Lease) -> StreamingQuery:
+        begun.set()
+        assert may_go_on.wait(SECONDS)
+        return start(self, lease)
+
+    monkeypatch.setattr(Pipeline, "_start_query", slow)
+    with site.pipeline(spark=spark) as pipeline:
+        assert begun.wait(SECONDS)
+        change(random.Random(15))
+        try:
+            pipeline.wait(SECONDS)
+        finally:
+            may_go_on.set()
+        assert not pipeline._asked.is_set()
+        change(random.Random(16))
+        pipeline.wait(SECONDS)
+    assert_verified(site, spark)
+
+
 def test_stop_before_the_query_starts(
     site: Database, change: Change, spark: SparkSession, asked_at: queue.Queue[Published]
 ) -> None:

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
 from typing import Any
@@ -219,10 +220,12 @@ class Pipeline:
                 now = time.monotonic()
             if self._ended.is_set():
                 return
-            self._query = self._start_query(lease)
-            while _starts(self._query) and not self._ended.is_set():
-                if not self._advance(epochs, lease, pace):
-                    self._ended.wait(START_POLL)
+            with ThreadPoolExecutor(1, "viewkeep-query") as pool:
+                starting = pool.submit(self._start_query, lease)
+                while _starts(starting) and not self._ended.is_set():
+                    if not self._advance(epochs, lease, pace):
+                        self._ended.wait(START_POLL)
+                self._query = starting.result()
             # Not after each epoch of the query: it takes turns of the application's writers.
             while not self._ended.wait(HOUSE_SECONDS):
                 with self._running:
@@ -393,8 +396,11 @@ class Goal:
         return all(a >= b for a, b in pairs) and done.plan >= self.plan and not done.loading
 
 
-def _starts(query: StreamingQuery) -> bool:
+def _starts(starting: Future[StreamingQuery]) -> bool:
     """Whether the query is still on its way to its first question for operations."""
+    if not starting.done():
+        return True
+    query = starting.result()
     return query.isActive and str(query.status["message"]).startswith("Initializing")
 
 
