@@ -7,6 +7,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
+from viewkeep.engine.report import Report
 from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout
 from viewkeep.spark import pace
 from viewkeep.spark import pipeline as pipeline_module
@@ -168,6 +170,64 @@ def test_epochs_go_on_while_the_query_starts(
         assert not pipeline._asked.is_set()
         change(random.Random(16))
         pipeline.wait(SECONDS)
+    assert_verified(site, spark)
+
+
+def test_a_failure_while_the_query_starts_ends_the_query(
+    site: Database, change: Change, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, advance_, begun = Pipeline._start_query, Pipeline._advance, threading.Event()
+
+    def told(self: Pipeline, lease: Lease) -> StreamingQuery:
+        begun.set()
+        return start(self, lease)
+
+    def failing(self: Pipeline, *given: Any) -> bool:
+        if begun.is_set():
+            raise StoreError("the disk is full")
+        return advance_(self, *given)
+
+    monkeypatch.setattr(Pipeline, "_start_query", told)
+    monkeypatch.setattr(Pipeline, "_advance", failing)
+    change(random.Random(17))
+    with site.pipeline(spark=spark) as pipeline:
+        assert begun.wait(SECONDS)
+        assert pipeline._ended.wait(SECONDS)
+    with pytest.raises(PipelineError, match="the disk is full"):
+        pipeline.check()
+    assert spark.streams.active == []
+
+
+def test_stop_ends_the_query_though_an_epoch_goes_on(
+    site: Database, change: Change, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_module, "GRACE_SECONDS", 0.5)
+    run, stuck, may_go_on = pipeline_module.run_alone, threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> list[Report] | None:
+        stuck.set()
+        may_go_on.wait(SECONDS)
+        return run(*given)
+
+    pipeline = site.pipeline(spark=spark).start()
+    try:
+        while not pipeline._asked.wait(0.1):
+            change(random.Random(18))  # until the query runs an epoch
+        pipeline.wait(SECONDS)
+        monkeypatch.setattr(pipeline_module, "run_alone", slow)
+        change(random.Random(19))
+        assert stuck.wait(SECONDS)
+        pipeline.stop()
+        with pytest.raises(PipelineError, match="has not ended"):
+            pipeline.start()
+    finally:
+        may_go_on.set()
+    driver = pipeline._driver
+    assert driver is not None
+    driver.join(SECONDS)
+    assert spark.streams.active == []
+    monkeypatch.undo()
+    site.pipeline(spark=spark).run_once()
     assert_verified(site, spark)
 
 

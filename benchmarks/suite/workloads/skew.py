@@ -27,7 +27,7 @@ class Skew(Workload):
                 (),
                 ("% of the updates", float(share)),
             )
-            for share in bench.size.pick((0, 25, 50, 75, 100), (0, 100), (0, 100))
+            for share in bench.size.pick((0, 50, 100), (0, 100), (0, 100))
         ]
 
 

@@ -7,44 +7,71 @@ of it is budgeted, so that no epoch waits long for it, and all of it may be repe
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.programs import drop_plans_before, newest_plan
 from viewkeep.stores.contract import Store
 
 _DROPPED = "dropped"
 
 
-def housekeep(store: Store, budget: int = 10_000, operations: int | None = None) -> None:
-    """One round, after epochs were published; `budget` bounds each transaction it makes.
+@dataclass
+class Housekeeper:
+    """Rounds of housekeeping after epochs, at most one in so many seconds.
 
-    `operations` are those of the epochs since the last round, or of the last epoch. A round may
-    remove twice what they brought, so that what is left over shrinks.
+    A round takes turns of the application's writers and syncs their files, so not every epoch has
+    one. What a round leaves over, the next one goes on with.
+    """
+
+    seconds: float = 1.0
+    _brought: int | None = None  # rows and operations since the last round; None: nothing to do
+    _last: float = -math.inf
+
+    def note(self, epoch: Published, rows: int) -> None:
+        """An epoch was published that has written so many rows."""
+        self._brought = (self._brought or 0) + max(epoch.operations, rows)
+
+    def round(self, store: Store, now: bool = False) -> None:
+        """A round, if there is something to do and the last one is long enough ago, or `now`."""
+        began = time.monotonic()
+        if self._brought is None or (began - self._last < self.seconds and not now):
+            return
+        brought, self._brought, self._last = self._brought, None, began
+        if housekeep(store, brought=brought):
+            self._brought = self._brought or 0
+
+
+def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) -> bool:
+    """One round, after epochs were published; whether it has left something over.
+
+    `budget` bounds each transaction it makes. `brought` is what the epochs since the last round
+    have written or read, or the operations of the last epoch: a round may remove twice as much, so
+    that what is left over shrinks.
     """
     epochs = Epochs(store)
     record = epochs.read()
     published, pins = record.published, epochs.pins()
     oldest = min([published.cut, *(pin.cut for pin in pins)], key=lambda cut: cut.moment)
-    brought = published.operations if operations is None else operations
-    rounds = 1 + 2 * brought // budget
-    _repeat(lambda: store.truncate_log(oldest, budget), rounds)
+    rounds = 1 + 2 * (published.operations if brought is None else brought) // budget
+    more = _repeat(lambda: store.truncate_log(oldest, budget), rounds)
     horizon = min([published.epoch, *(pin.epoch for pin in pins)])
     if record.open is not None:
         horizon = min(horizon, record.open.horizon)
     for shard in range(store.shards):
-        _repeat(partial(store.state_sweep, shard, horizon, budget), rounds)
+        more |= _repeat(partial(store.state_sweep, shard, horizon, budget), rounds)
     oldest_plan = min([published.plan, *(pin.plan for pin in pins)])
     drop_plans_before(store, oldest_plan)
-    _drop_tables(store, oldest_plan, budget)
+    return _drop_tables(store, oldest_plan, budget) or more
 
 
-def _repeat(step: Callable[[], bool], rounds: int) -> None:
-    """Run a step until it has nothing left, at most `rounds` times."""
-    for _ in range(rounds):
-        if not step():
-            return
+def _repeat(step: Callable[[], bool], rounds: int) -> bool:
+    """Run a step until it has nothing left, at most `rounds` times; whether there is more."""
+    return all(step() for _ in range(rounds))
 
 
 def note_dropped(store: Store, version: int, states: list[int], tables: list[int]) -> None:
@@ -57,22 +84,27 @@ def note_dropped(store: Store, version: int, states: list[int], tables: list[int
             return
 
 
-def _drop_tables(store: Store, version: int, budget: int) -> None:
-    """Remove tables that plans up to `version` have dropped, once every kept plan is past them."""
+def _drop_tables(store: Store, version: int, budget: int) -> bool:
+    """Remove tables that plans up to `version` have dropped, once every kept plan is past them.
+
+    Whether the budget left some rows of them over.
+    """
     raw = store.meta_get(_DROPPED)
     if raw is None:
-        return
+        return False
     kept = set(newest_plan(store).numbers.values())
-    left = []
+    left, over = [], False
     for item in json.loads(raw):
-        more = item["version"] > version
-        if not more:
+        waits, more = item["version"] > version, False
+        if not waits:
             for number in item["states"]:
                 if number not in kept:
                     for shard in range(store.shards):
                         more |= store.state_drop(shard, number, budget)
             for number in item["tables"]:
                 more |= store.drop_table(number, budget)
-        if more:
+        over |= more
+        if waits or more:
             left.append(item)
     store.meta_cas(_DROPPED, raw, json.dumps(left).encode() if left else None)
+    return over

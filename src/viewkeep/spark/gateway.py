@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
@@ -97,19 +98,21 @@ def retrying(master: str) -> str:
 def begin(master: str | None) -> None:
     """Start the JVM in the background, for a session with this master that will be made soon."""
     global _ahead
-    if SparkContext._gateway is None and _ahead is None:
-        pool = ThreadPoolExecutor(1, "viewkeep-jvm")
-        _ahead = pool.submit(_launch, configuration(master))
-        pool.shutdown(wait=False)
+    with _lock:
+        if SparkContext._gateway is None and _ahead is None:
+            pool = ThreadPoolExecutor(1, "viewkeep-jvm")
+            _ahead = pool.submit(_launch, configuration(master))
+            pool.shutdown(wait=False)
 
 
 def ensure(conf: SparkConf) -> None:
     """The JVM is up and PySpark knows it."""
     global _ahead
-    if SparkContext._gateway is None:
-        under_way, _ahead = _ahead, None
-        gateway = _launch(conf) if under_way is None else under_way.result()
-        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+    with _lock:
+        if SparkContext._gateway is None:
+            under_way, _ahead = _ahead, None
+            gateway = _launch(conf) if under_way is None else under_way.result()
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def log_file() -> Path | None:
@@ -117,6 +120,7 @@ def log_file() -> Path | None:
     return _log_path
 
 
+_lock = threading.Lock()
 _ahead: Future[Any] | None = None
 _log: IO[bytes] | None = None
 _log_path: Path | None = None

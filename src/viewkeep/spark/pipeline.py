@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import errors
 from viewkeep.engine.epochs import Epochs, Limits, Published
-from viewkeep.engine.housekeeping import housekeep
+from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.errors import PipelineError, Timeout, ViewkeepError
@@ -44,7 +44,7 @@ LEASE_SECONDS = 30.0
 GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
 HEAD_SECONDS = 5.0  # epochs run before the query is started, if there is work for so long
 LULL_SECONDS = 0.3  # without work, and it is started: who only catches up has stopped by then
-HOUSE_SECONDS = 1.0  # between two rounds of housekeeping
+LOOK_SECONDS = 1.0  # between two looks at a query that runs
 WARM_SECONDS = 15.0
 POLL = 0.005
 START_POLL = 0.02  # while the query starts
@@ -84,7 +84,7 @@ class Pipeline:
         self._ended = threading.Event()
         self._asked = threading.Event()  # set when the query runs its first epoch
         self._work = Work()
-        self._unkept: int | None = None  # operations of epochs since the last housekeeping
+        self._house = Housekeeper()
         self._running = threading.Lock()  # held while an epoch runs, so that `stop` can wait for it
         self._folder: str | None = None
 
@@ -109,6 +109,7 @@ class Pipeline:
             while not goal.reached(epochs.read().published):
                 if not self._advance(epochs, lease, pace):
                     break
+            self._house.round(self._store, now=True)
         except Exception as error:
             self._fail(error)
         finally:
@@ -161,10 +162,8 @@ class Pipeline:
     def stop(self) -> None:
         """End the query and give the lease back. An epoch that is running may end first."""
         self._ended.set()
-        if self._driver is not None:
+        if self._driver is not None and self._driver is not threading.current_thread():
             self._driver.join(2 * GRACE_SECONDS)
-            self._driver = None
-        self._query = None
         if self._lease is not None:
             with contextlib.suppress(ViewkeepError):
                 Epochs(self._store).release(self._lease)
@@ -225,11 +224,9 @@ class Pipeline:
                 while _starts(starting) and not self._ended.is_set():
                     if not self._advance(epochs, lease, pace):
                         self._ended.wait(START_POLL)
-                self._query = starting.result()
-            # Not after each epoch of the query: it takes turns of the application's writers.
-            while not self._ended.wait(HOUSE_SECONDS):
-                with self._running:
-                    self._keep_house()
+            while not self._ended.wait(LOOK_SECONDS):
+                self._look()
+                self._keep_house()
         except Exception as error:
             self._fail(error)
         finally:
@@ -243,21 +240,26 @@ class Pipeline:
             if epochs.open_next(lease.term, pace.limits) is None:
                 return False
             self._run_open()
-            self._keep_house()
             pace.learn(epochs.read().published)
             return True
 
     def _keep_house(self) -> None:
-        """Drop what no epoch needs any more, if epochs were published. `_running` is held."""
-        if self._unkept is not None and self._failure is None:
-            operations, self._unkept = self._unkept, None
-            housekeep(self._store, operations=operations)
+        """Housekeeping of an idle pipeline; one that runs epochs has it between them."""
+        if self._running.acquire(blocking=False):
+            try:
+                if not self._ended.is_set():
+                    self._house.round(self._store)
+            finally:
+                self._running.release()
 
     def _run_open(self) -> None:
         """Run and publish the open epoch, if there is one. `_running` is held."""
-        epochs, lease = Epochs(self._store), self._lease
+        lease = self._lease
+        if self._ended.is_set() or lease is None:
+            return
+        epochs = Epochs(self._store)
         epoch = epochs.read().open
-        if self._ended.is_set() or lease is None or epoch is None:
+        if epoch is None:
             return
         try:
             reports = None
@@ -268,7 +270,8 @@ class Pipeline:
                 reports = run_epoch(self._spark, self.url, epoch)
             self._work.learn(epoch, reports)
             published = epochs.publish(lease.term, epoch, reports)
-            self._unkept = (self._unkept or 0) + published.operations
+            self._house.note(published, sum(report.rows_written for report in reports))
+            self._house.round(self._store)
             if self._on_epoch is not None:
                 self._on_epoch(published)
         except Exception as error:
@@ -296,6 +299,10 @@ class Pipeline:
         """Become the driver: from now on the lease is kept and Spark is there."""
         if self._lease is not None:
             raise PipelineError("this pipeline runs already")
+        if self._driver is not None and self._driver.is_alive():
+            raise PipelineError(
+                "an epoch of this pipeline's last run has not ended; make a new one"
+            )
         self._ended.clear()
         self._asked.clear()
         self._failure = None
@@ -310,6 +317,7 @@ class Pipeline:
         return lease
 
     def _start_query(self, lease: Lease) -> StreamingQuery:
+        """Start the query, which is known from then on, whatever becomes of who waits for it."""
         spark = session(spark=self._spark)
         register_source(spark, LogSource)
         self._folder = tempfile.mkdtemp(prefix="viewkeep-checkpoint-")
@@ -320,14 +328,10 @@ class Pipeline:
             "size": str(self._limits.size),
             "chunk": str(self._limits.chunk),
         }
-        return (
-            spark.readStream.format(FORMAT)
-            .options(**options)
-            .load()
-            .writeStream.foreachBatch(self._run_batch)
-            .option("checkpointLocation", self._folder)
-            .start()
-        )
+        stream = spark.readStream.format(FORMAT).options(**options).load()
+        writer = stream.writeStream.foreachBatch(self._run_batch)
+        self._query = writer.option("checkpointLocation", self._folder).start()
+        return self._query
 
     def _stop_query(self) -> None:
         """End the query, if there is one; an epoch that is running may end first."""
@@ -337,6 +341,7 @@ class Pipeline:
                 self._running.release()
             with contextlib.suppress(Exception):  # Spark may be gone already
                 query.stop()
+            self._query = None
 
     def _renew(self, epochs: Epochs, lease: Lease) -> None:
         """The heartbeat: extends the lease until the pipeline ends, or ends it if it is lost."""
