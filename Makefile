@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup demo test test-faults test-long test-cluster test-all check format bench bench-peers bench-check \
+.PHONY: help setup demo test test-explore test-faults test-long test-cluster test-all check format bench bench-peers bench-check \
 	clean
 
 help: ## this list
@@ -30,6 +30,9 @@ test-faults: $(STAMP) ## kill -9 of driver, workers and writers, many rounds
 
 test-long: $(STAMP) ## more histories, larger data
 	$(PYTEST) -m long $(ARGS)
+
+test-explore: $(STAMP) ## the default tests, with new random examples each time
+	HYPOTHESIS_PROFILE=explore $(PYTEST) $(ARGS)
 
 test-cluster: $(STAMP) ## on a Spark standalone cluster on loopback
 	$(PYTEST) -m cluster $(ARGS)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-# Times vary on a shared machine; a slow example is not a failure.
-settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-settings.load_profile("default")
+# Times vary on a shared machine; a slow example is not a failure. The default run is the same every
+# time, so that what it finds is there for everybody; `make test-explore` looks for what is new.
+_ALWAYS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("default", derandomize=True, **_ALWAYS)
+settings.register_profile("explore", **_ALWAYS)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture

@@ -77,8 +77,7 @@ class Vms(Workload):
             axis = ("join keys", float(keys))
             task = joining(count, keys, changes=True)
             found.append(bench.experiment("q4 join", task, (), axis))
-        all_but_recomputing = ("streaming", "flink", "flink-rocksdb", "pathway")
-        peers = bench.size.pick(all_but_recomputing, ("flink-rocksdb",), ())
+        peers = bench.size.pick(("flink-rocksdb", "pathway"), ("flink-rocksdb",), ())
         task = joining(count, count // 100, changes=False)
         found.append(bench.experiment("q4 join, inserts", task, peers))
         return found

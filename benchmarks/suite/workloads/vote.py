@@ -32,7 +32,7 @@ class Vote(Workload):
         count = size.operations
         many = size.pick(50_000, 10_000, 100)
         found = [bench.experiment(f"count by story, Zipf {ZIPF}", counting(count, many, True))]
-        few = size.pick(("streaming", "flink-rocksdb"), (), ())
+        few = size.pick(("flink-rocksdb",), (), ())
         found.append(bench.experiment("count by story, uniform", counting(count, many, False), few))
         peers = size.pick(("flink-rocksdb", "pathway"), ("flink-rocksdb",), ())
         found.append(bench.experiment("counts joined to stories", joining(count, many), peers))

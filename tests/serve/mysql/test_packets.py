@@ -99,6 +99,14 @@ def test_any_text(site: Running, text: str) -> None:
             assert code != 1105, (text, first)
 
 
+@pytest.mark.parametrize("text", ["SHOW CREATE", "SHOW TABLE"])
+def test_statements_that_end_too_early(site: Running, text: str) -> None:
+    with RawClient(site.port) as client:
+        first = client.query(text)
+        assert first[0] == 0xFF
+        assert int.from_bytes(first[1:3], "little") == 1064
+
+
 @settings(max_examples=EXAMPLES)
 @given(body=st.binary(max_size=60))
 def test_any_values_for_a_prepared_statement(site: Running, body: bytes) -> None:

@@ -75,6 +75,8 @@ def _parsed(text: str) -> exp.Expr:
         raise syntax(f"syntax error{where}: {reason}") from error
     except RecursionError as error:
         raise syntax("the statement is nested too deeply") from error
+    except IndexError as error:  # sqlglot reads past the end of SHOW CREATE
+        raise syntax("the statement ends too early") from error
     if len(trees) != 1:
         raise syntax("one statement is needed here")
     tree: exp.Expr = trees[0]
