@@ -45,7 +45,7 @@ def test_the_same_epoch_counts_once() -> None:
 
 def test_shrinks_in_proportion_and_not_below_the_least() -> None:
     pace = Pace(share=1.0)
-    pace.learn(epoch(1, MOST.operations, 4.0))
+    pace.learn(epoch(1, MOST.operations, 12.0))
     assert pace.limits.operations == MOST.operations // 4
     for number in range(2, 20):
         pace.learn(epoch(number, pace.limits.operations, 100.0))
@@ -59,6 +59,23 @@ def test_loading_grows_too_and_small_limits_are_kept() -> None:
         assert pace.limits.chunk <= 4
         pace.learn(epoch(number, 0, 0.1, loading=True))
     assert pace.limits == Limits(operations=8, size=100, chunk=4)
+
+
+def test_epochs_that_load_a_view_are_shorter() -> None:
+    pace = Pace(share=1.0)
+    pace.learn(epoch(1, MOST.operations, 4.0, loading=True))
+    assert pace.limits.chunk == MOST.chunk // 4
+    pace.learn(epoch(2, MOST.operations, 4.0))
+    assert pace.limits.chunk == MOST.chunk // 4
+
+
+def test_a_full_epoch_tells_of_a_backlog() -> None:
+    pace = Pace()
+    assert not pace.was_full
+    pace.learn(epoch(1, pace.limits.operations, 0.3))
+    assert pace.was_full
+    pace.learn(epoch(2, 10, 0.3))
+    assert not pace.was_full
 
 
 def opened(operations: int, loading: bool = False) -> OpenEpoch:

@@ -149,6 +149,23 @@ def test_the_query_starts_though_there_is_always_something_to_do(
         assert pipeline._asked.wait(SECONDS)  # it runs epochs
 
 
+def test_a_backlog_goes_before_the_query(
+    db: Database,
+    spark: SparkSession,
+    asked_at: queue.Queue[Published],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline_module, "HEAD_SECONDS", 0.001)
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW v AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    for n in range(80):
+        db.put("t", {"id": n, "x": 1})
+    with db.pipeline(spark=spark, max_operations=10):
+        published = asked_at.get(timeout=SECONDS)
+    assert published.epoch > 2
+    assert 80 - sum(published.cut.offsets) < 10
+
+
 def test_epochs_go_on_while_the_query_starts(
     site: Database, change: Change, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -367,6 +367,43 @@ class LogSuite:
         mine = [entry for node in entries for entry in node if entry[3] == key(1)]
         assert [entry[5] for entry in mine] == [None, row(1, "x", 10), row(1, "x", 10)]
 
+    def test_keys_that_come_again_in_one_write_meet_what_was_left(self, store: Store) -> None:
+        source, now = random.Random(3), dict[int, tuple[str | None, int | None]]()
+        expected: dict[int, list[tuple[int, bytes | None, bytes | None]]] = {}
+
+        def told(number: int) -> bytes | None:
+            return row(number, *now[number]) if number in now else None
+
+        for call in range(40):
+            writes = []
+            for _ in range(3):
+                numbers = source.choices(range(12), k=source.choice([2, 30]))
+                name, kind = f"n{call}", source.choice(["whole", "partial", "existing", "delete"])
+                for number in numbers:
+                    before = told(number)
+                    if kind == "delete":
+                        now.pop(number, None)
+                    elif kind == "partial":
+                        now[number] = (name, now[number][1] if number in now else None)
+                    elif kind == "whole" or number in now:
+                        now[number] = (name, number * 10)
+                    if before is not None or kind in ("whole", "partial"):
+                        done = Kind.DELETE if kind == "delete" else Kind.PUT
+                        expected.setdefault(number, []).append((done, told(number), before))
+                options = {"partial": {"columns": (0, 1)}, "existing": {"existing_only": True}}
+                if kind == "delete":
+                    writes.append(delete(numbers))
+                else:
+                    writes.append(put(numbers, name, **options.get(kind, {})))
+            store.write(writes)
+        found: dict[int, list[tuple[int, bytes | None, bytes | None]]] = {}
+        for node in log_entries(store, origin(store), store.head()):
+            for _, _, done, full, after, before in node:
+                (number,) = KEYS.decode_one(full)
+                found.setdefault(number, []).append((done, after, before))
+        assert found == expected
+        assert scan_all(store, TABLE) == {key(n): told(n) for n in now}
+
     def test_positions_are_the_ends_of_the_logs(self, store: Store) -> None:
         total = 0
         for numbers in ([1], range(50), [2], []):

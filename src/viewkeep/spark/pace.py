@@ -1,7 +1,8 @@
 """How large the next epoch may be, and in how many tasks it runs: efficient, yet fresh.
 
 Law: the bounds never exceed the limits given, so a worker's memory is bounded however long the
-backlog is. They grow while full epochs end sooner than the target, and shrink when one took longer.
+backlog is. They grow while full epochs end sooner than their target, and shrink when one took much
+longer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from viewkeep.plan.program import Program, producer_id
 
 MOST = Limits(operations=1_000_000, size=256 << 20, chunk=100_000)
 LEAST_OPERATIONS = 10_000
-TARGET_SECONDS = 1.0
+LOADING_SECONDS = 1.0  # views that are loaded share epochs with others, which are to stay fresh
+BACKLOG_SECONDS = 3.0  # a full epoch is behind the log already, and large ones cost less
 GROWTH = 4.0  # at most, from one epoch to the next
 FULL = 0.5  # an epoch with less than this share of its bound says nothing about the bound
 
@@ -25,8 +27,8 @@ class Pace:
     """The share of `most` that the next epoch may take, learnt from the epochs before it."""
 
     most: Limits = MOST
-    target: float = TARGET_SECONDS
     share: float = 0.5
+    was_full: bool = False  # whether the last epoch was, so that more is left to do
     _learnt: int = -1
 
     @property
@@ -43,14 +45,14 @@ class Pace:
         if published.epoch == self._learnt:
             return
         self._learnt = published.epoch
-        if published.seconds > 2 * self.target:
-            self.share = max(self._least, self.share * self.target / published.seconds)
-        elif published.seconds < self.target and self._full(published):
-            wanted = self.target / max(published.seconds, 1e-3)
+        large = published.operations > FULL * self.limits.operations
+        self.was_full = large or bool(published.loading)
+        target = LOADING_SECONDS if published.loading else BACKLOG_SECONDS
+        if published.seconds > 2 * target:
+            self.share = max(self._least, self.share * target / published.seconds)
+        elif published.seconds < target and self.was_full:
+            wanted = target / max(published.seconds, 1e-3)
             self.share = min(1.0, self.share * min(GROWTH, wanted))
-
-    def _full(self, published: Published) -> bool:
-        return bool(published.loading) or published.operations > FULL * self.limits.operations
 
     @property
     def _least(self) -> float:

@@ -42,7 +42,7 @@ from viewkeep.stores.contract import Cut, Store
 
 LEASE_SECONDS = 30.0
 GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
-HEAD_SECONDS = 5.0  # epochs run before the query is started, if there is work for so long
+HEAD_SECONDS = 5.0  # of epochs without a backlog, and the query is started though there is work
 LULL_SECONDS = 0.3  # without work, and it is started: who only catches up has stopped by then
 LOOK_SECONDS = 1.0  # between two looks at a query that runs
 WARM_SECONDS = 15.0
@@ -214,6 +214,8 @@ class Pipeline:
             while now < min(until, quiet) and not self._ended.is_set():
                 if self._advance(epochs, lease, pace):
                     quiet = time.monotonic() + LULL_SECONDS
+                    if pace.was_full:
+                        until = time.monotonic() + HEAD_SECONDS
                 else:
                     self._ended.wait(START_POLL)
                 now = time.monotonic()

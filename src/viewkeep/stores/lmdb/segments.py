@@ -42,10 +42,10 @@ class Operations:
     """Operations of one table on one node, in order, with the rows after and before each."""
 
     table: int
-    kinds: Sequence[int]
-    keys: Sequence[bytes]
-    rows: Sequence[bytes | None]
-    befores: Sequence[bytes | None]
+    kinds: list[int]
+    keys: list[bytes]
+    rows: list[bytes | None]
+    befores: list[bytes | None]
 
 
 def pack_one(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 from viewkeep.codec import versions
 from viewkeep.codec.keys import MAX_KEY, rising
@@ -237,33 +237,37 @@ def sweep(shard: Environment, horizon: int, budget: int) -> bool:
         # Look before taking the write lock: most epochs have nothing to sweep.
         if not cursor.first() or _EPOCH.unpack_from(cursor.key())[0] > horizon:
             return False
-    rows = shard.dbs["rows"]
     with shard.writing() as txn:
         seen, kept_from = _info(shard, txn)
         _advance(shard, txn, seen, max(horizon, kept_from))
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
-            found = cursor.first()
-            while found:
-                record = cursor.key()
-                if _EPOCH.unpack_from(record)[0] > horizon:
-                    return False
-                if budget <= 0:
-                    return True
-                budget -= 1
-                key = record[_EPOCH.size :]
-                value = txn.get(key, db=rows)
-                # A row written again since is kept; if it was deleted again, a later record of
-                # this db stands for that.
-                if (
-                    value is not None
-                    and versions.is_deleted(value)
-                    and versions.newest_epoch(value) <= horizon
-                ):
-                    txn.delete(key, db=rows)
-                    _add_size(shard, txn, key[:PREFIX], -1, -len(key) - len(value))
+            ended = _EPOCH.pack(horizon + 1)
+            records = takewhile(ended.__gt__, cursor.iternext(values=False))
+            swept = list(islice(records, budget))
+            cursor.first()
+            for _ in swept:
                 cursor.delete()
-                found = bool(cursor.key())
-    return False
+            more = bool(cursor.key()) and cursor.key() < ended
+        _remove_deleted(shard, txn, horizon, [record[_EPOCH.size :] for record in swept])
+    return more
+
+
+def _remove_deleted(shard: Environment, txn: Transaction, horizon: int, keys: list[bytes]) -> None:
+    """Remove those of these rows that are deleted as of `horizon`.
+
+    One written again since is kept; if it was deleted again, a later record stands for that.
+    """
+    gone: dict[bytes, list[int]] = {}
+    with txn.cursor(db=shard.dbs["rows"]) as cursor:
+        for key in keys:
+            if not cursor.set_key(key):
+                continue
+            value = cursor.value()
+            if versions.is_deleted(value) and versions.newest_epoch(value) <= horizon:
+                cursor.delete()
+                gone.setdefault(key[:PREFIX], []).append(len(key) + len(value))
+    for table, sizes in gone.items():
+        _add_size(shard, txn, table, -len(sizes), -sum(sizes))
 
 
 def sizes(shard: Environment) -> dict[int, TableSize]:

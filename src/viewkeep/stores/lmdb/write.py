@@ -10,8 +10,8 @@ in a circle, and a reader that holds all of them sees no call half done.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 import numpy as np
@@ -135,7 +135,7 @@ def _by_node(writes: Sequence[TableWrite], nodes: int) -> dict[int, list[TableWr
     return parts
 
 
-def _take(table_write: TableWrite, chosen: list[int]) -> TableWrite:
+def _take(table_write: TableWrite, chosen: Sequence[int]) -> TableWrite:
     rows, expect = table_write.rows, table_write.expect
     return TableWrite(
         table_write.table,
@@ -163,42 +163,54 @@ def _load(node: Environment, stage: _Staged, parts: Sequence[TableWrite]) -> Non
 
 def _stage(stage: _Staged, part: TableWrite) -> None:
     """Work out the rows after and before each operation of one write on one node."""
-    keys = _full_keys(part)
-    if len(set(keys)) < len(keys):
-        # A key comes twice: each operation must meet what the one before it left.
-        for index in range(len(keys)):
-            _stage_distinct(stage, _take(part, [index]), keys[index : index + 1])
+    made = segments.Operations(part.table, [], [], [], [])
+    if part.columns is None:
+        _apply(stage, part, made)
     else:
-        _stage_distinct(stage, part, keys)
+        for run in _distinct_runs(part):
+            _apply(stage, _merged(stage, run), made)
+    if made.keys:
+        stage.operations.append(made)
 
 
-def _stage_distinct(stage: _Staged, part: TableWrite, full: list[bytes]) -> None:
-    befores = [stage.rows.get(key) for key in full]
-    if part.expect is not None:
-        for index, before in enumerate(befores):
+def _apply(stage: _Staged, part: TableWrite, made: segments.Operations) -> None:
+    """Operations on whole rows: each meets what the one before it left."""
+    rows: Sequence[bytes | None] = part.rows or [None] * len(part.keys)
+    kind, must_exist = int(part.kind), part.existing_only or part.kind == Kind.DELETE
+    for index, (full, key, row) in enumerate(zip(_full_keys(part), part.keys, rows, strict=True)):
+        before = stage.rows.get(full)
+        if part.expect is not None:
             _expect(part, index, before)
-    if part.existing_only or part.kind == Kind.DELETE:
-        chosen = [index for index, before in enumerate(befores) if before is not None]
-        if len(chosen) < len(befores):
-            part = _take(part, chosen)
-            full = [full[i] for i in chosen]
-            befores = [befores[i] for i in chosen]
-    if not full:
-        return
-    rows: Sequence[bytes | None]
-    if part.rows is None:
-        rows = [None] * len(full)
-    elif part.columns is None:
-        rows = part.rows
-    else:
-        blank = _blank(part.codec)
-        olds = [blank if before is None else before for before in befores]
-        rows = merged = part.codec.merge(olds, part.rows, part.columns)
-        _check_row(max(merged, key=len))
-    stage.rows.update(zip(full, rows, strict=True))
-    stage.changed.update(full)
-    kinds = [int(part.kind)] * len(full)
-    stage.operations.append(segments.Operations(part.table, kinds, part.keys, rows, befores))
+        if must_exist and before is None:
+            continue
+        stage.rows[full] = row
+        stage.changed.add(full)
+        made.kinds.append(kind)
+        made.keys.append(key)
+        made.rows.append(row)
+        made.befores.append(before)
+
+
+def _distinct_runs(part: TableWrite) -> Iterator[TableWrite]:
+    """A write cut wherever a key comes again."""
+    start, seen = 0, set[bytes]()
+    for index, key in enumerate(part.keys):
+        if key in seen:
+            yield _take(part, range(start, index))
+            start, seen = index, set()
+        seen.add(key)
+    yield _take(part, range(start, len(part.keys))) if start else part
+
+
+def _merged(stage: _Staged, part: TableWrite) -> TableWrite:
+    """A partial put of distinct keys as a put of whole rows."""
+    assert part.rows is not None
+    assert part.columns is not None
+    blank = _blank(part.codec)
+    olds = [blank if (old := stage.rows.get(full)) is None else old for full in _full_keys(part)]
+    rows = part.codec.merge(olds, part.rows, part.columns)
+    _check_row(max(rows, key=len))
+    return replace(part, rows=rows, columns=None)
 
 
 def _expect(part: TableWrite, index: int, before: bytes | None) -> None:
