@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, takewhile
+from itertools import chain, compress, islice, repeat, takewhile
+from operator import not_
 
 from viewkeep.codec import versions
 from viewkeep.codec.keys import MAX_KEY, rising
@@ -204,31 +205,27 @@ def _stamp(
     """Push a version of each row. Whole lists at a time: every line of Python here is per row."""
     prefix = table.to_bytes(PREFIX, "big")
     full = [prefix + key for key in keys]
-    with txn.cursor(db=shard.dbs["rows"]) as cursor:
+    db = shard.dbs["rows"]
+    with txn.cursor(db=db) as cursor:
         # Keys often rise with time; if no row lies between the first and the last, all are new.
         fresh = not cursor.set_range(full[0]) or cursor.key() > full[-1]
-        found = [] if fresh else cursor.getmulti(full)
-        known = dict(found) if len(found) < len(full) else {}
-        if len(found) < len(full) and None in rows:
+        look_up = txn.get
+        old = [b""] * len(full) if fresh else [look_up(key, b"", db) for key in full]
+        if None in rows and b"" in old:
             # A row that never was needs no tombstone.
-            pairs = zip(full, rows, strict=True)
-            kept = [(key, row) for key, row in pairs if row is not None or key in known]
-            full, rows = [key for key, _ in kept], [row for _, row in kept]
-        if not found:
-            made = versions.first_many(epoch, rows)
-        else:
-            all_there = len(found) == len(full)
-            old = [value for _, value in found] if all_there else list(map(known.get, full))
-            made = versions.push_many(old, epoch, rows, horizon)
+            kept = [row is not None or value for row, value in zip(rows, old, strict=True)]
+            full, old = list(compress(full, kept)), list(compress(old, kept))
+            rows = list(compress(rows, kept))
+        made = versions.push_many(old, epoch, rows, horizon)
         cursor.putmulti(zip(full, made, strict=True))
-    gained = sum(map(len, full)) + sum(map(len, made))
-    gained -= sum([len(key) + len(value) for key, value in found])
-    _add_size(shard, txn, prefix, len(full) - len(found), gained)
+    new = list(compress(full, map(not_, old))) if b"" in old else []
+    gained = sum(map(len, made)) - sum(map(len, old)) + sum(map(len, new))
+    _add_size(shard, txn, prefix, len(new), gained)
     if None in rows:
         stamp = _EPOCH.pack(epoch)
-        gone = [(stamp + k, b"") for k, row in zip(full, rows, strict=True) if row is None]
+        gone = [stamp + key for key, row in zip(full, rows, strict=True) if row is None]
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
-            cursor.putmulti(gone)
+            cursor.putmulti(zip(gone, repeat(b"")))
 
 
 def sweep(shard: Environment, horizon: int, budget: int) -> bool:
