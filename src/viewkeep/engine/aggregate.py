@@ -13,7 +13,7 @@ from viewkeep.delta import KEY, weighted
 from viewkeep.engine.anchors import move_anchors
 from viewkeep.engine.collect import recollect, values_of
 from viewkeep.engine.ordered import Changes, advance_values, extremes
-from viewkeep.engine.parcels import GROUPS, Frames
+from viewkeep.engine.parcels import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregate import (
@@ -55,7 +55,7 @@ def run_aggregate(
     made += advance(old, groups, kept.plain)
     changes: list[Changes] = []
     for place, order in enumerate(kept.ordered):
-        gain = frames.get(f"values{place}", _no_gain(order))
+        gain = frames.get(values_name(place), _no_gain(order))
         change = advance_values(state, operator.tables[1 + place], order, groups, gain)
         totals = kept.distinct(order)
         if totals:

@@ -21,6 +21,7 @@ from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
 
 GAIN = "#gain"
+_RANK = "#rank"  # of a group's key
 
 
 @dataclass(frozen=True)
@@ -85,17 +86,26 @@ def advance_values(
 ) -> Changes:
     """Add the gains of values to their table; `groups` are the changed groups, by position."""
     prefixes = [group_prefix(key) for key in groups[KEY].to_list()]
-    numbered = groups.select(KEY).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
-    gain = gain.filter(pl.col(TIMES) != 0).join(numbered, on=KEY, how="inner")
-    changes = Changes(state, table, order, gain, prefixes)
-    keyed = pl.Series(KEY, changes.keys(gain[GROUP].to_list(), gain), pl.Binary)
-    gain = gain.with_columns(keyed).sort(KEY)  # the store reads and writes faster in this order
-    keys = gain[KEY].to_list()
-    before = state.frame(table, state.lookup(table, keys))[TIMES].fill_null(0)
+    position = pl.int_range(len(prefixes), dtype=pl.Int64).alias(GROUP)
+    numbered = groups.select(KEY, position, pl.col(KEY).rank("ordinal").alias(_RANK))
+    gain = (
+        gain.join(numbered, on=KEY, how="inner")
+        .group_by(_RANK, GROUP, *order.names)
+        .agg(pl.col(TIMES).sum())
+        .filter(pl.col(TIMES) != 0)
+        # The order of the keys, but for a few types: the store reads and writes it fastest.
+        .sort(_RANK, *order.names, descending=[False, *order.descending])
+    )
+    keys = Changes(state, table, order, gain, prefixes).keys(gain[GROUP].to_list(), gain)
+    gain = gain.with_columns(pl.Series(KEY, keys, pl.Binary))
+    held = state.frame(table, state.lookup(table, keys), [TIMES])
+    before = held[TIMES].fill_null(0)
     after = (before + gain[TIMES]).alias(TIMES)
     if (after < 0).any():
         raise PipelineError(f"one of the {table.purpose} is removed more often than it was added")
-    encoded: list[bytes | None] = list(table.row_codec.encode(gain.with_columns(after)))
+    others = [name for name in table.row_codec.names if name not in gain.columns]
+    rows = gain.with_columns(after, *(groups[name].gather(gain[GROUP]) for name in others))
+    encoded: list[bytes | None] = list(table.row_codec.encode(rows))
     for place in (after == 0).arg_true().to_list():
         encoded[place] = None
     state.stage(table, keys, encoded)

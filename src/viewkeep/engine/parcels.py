@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KeyCodec, hash_keys
 from viewkeep.delta import KEY, WEIGHT
-from viewkeep.ops.aggregate import TIMES, VALUE, gains
+from viewkeep.ops.aggregate import TIMES, gains
 from viewkeep.ops.arrange import ENCODED, ROW, net_rows
 from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate, Arrange
@@ -26,10 +27,11 @@ from viewkeep.plan.program import Operator
 
 Message: TypeAlias = tuple[int, bytes]  # target shard, blob
 REPORT = -1  # the "shard" of reports, which travel on to the driver
-GROUPS, ROWS = "groups", "rows"
+GROUPS, ROWS, _VALUES = "groups", "rows", "values"
 SHARD = "#shard"
 _COMBINE_AT = 100_000  # rows of one frame
 _SEND_AT = 400_000  # rows of all frames
+_DIFFERENT = 0.75  # if more than this share of some rows differ, they are not combined again
 
 Frames: TypeAlias = dict[str, pl.DataFrame]
 Item: TypeAlias = tuple[str, str, bytes]  # target operator, name of the frame, the frame
@@ -43,8 +45,9 @@ def pack(operator: Operator, delta: pl.DataFrame, shards: int) -> Frames:
     assert isinstance(node, Aggregate)
     gain = gains(delta, [(key.name, key.expr) for key in node.keys], operator.accumulators)
     frames = {GROUPS: _keyed(operator, gain.groups, shards)}
+    names = [key.name for key in node.keys]
     for i, values in enumerate(gain.values):
-        frames[f"values{i}"] = _keyed(operator, values, shards)
+        frames[values_name(i)] = _keyed(operator, values, shards).drop(names)
     return frames
 
 
@@ -57,23 +60,22 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
     if isinstance(node, Arrange):
         return whole if len(parts) == 1 else net_rows(whole).select(whole.columns)
     assert isinstance(node, Aggregate)
-    carried = [key.name for key in node.keys]
-    carried += [SHARD] if SHARD in whole.columns else []
-    kept = operator.accumulators
     if name == GROUPS:
+        carried = [key.name for key in node.keys]
+        carried += [SHARD] if SHARD in whole.columns else []
+        kept = operator.accumulators
         return merge(whole, KEY, carried, kept.plain, kept.rows)
     if len(parts) == 1:
         return whole
-    made = [pl.col(column).first() for column in carried]
-    values = [column for column in whole.columns if column.startswith(VALUE)]
-    summed = whole.group_by(KEY, *values).agg(*made, pl.col(TIMES).sum())
-    return summed.select(whole.columns)
+    same = [column for column in whole.columns if column != TIMES]
+    return whole.group_by(same).agg(pl.col(TIMES).sum()).select(whole.columns)
 
 
 class Outbox:
     """Collects the inputs of operators at higher levels and sends them, one blob per shard.
 
-    What is held is combined as it grows, so that its size is that of the result.
+    What is held is combined as it grows, so that its size is that of the result. Values of groups
+    that turn out to be mostly different are not: that costs as much as receiving them.
     """
 
     def __init__(self, shards: int):
@@ -103,8 +105,11 @@ class Outbox:
         held = before + frame.height
         if held > limit:
             parts[:] = [combine(operator, name, parts)]
+            differ = parts[0].height > _DIFFERENT * held
             held = parts[0].height
             limit = max(_COMBINE_AT, 2 * held)
+            if differ and name.startswith(_VALUES):
+                limit = sys.maxsize
         self._rows[place] = (held, limit)
         self._held += held - before
 
@@ -117,7 +122,8 @@ class Outbox:
         """Everything taken, as one blob per shard."""
         blobs: dict[int, list[Item]] = {}
         for (target, name), (operator, parts) in self._parts.items():
-            frame = combine(operator, name, parts)
+            apart = self._rows[target, name][1] == sys.maxsize
+            frame = pl.concat(parts) if apart else combine(operator, name, parts)
             shards = frame[SHARD].to_numpy()
             body = frame.drop(SHARD)
             for shard in np.unique(shards).tolist():
@@ -154,14 +160,22 @@ class Inbox:
         return operator in self._frames
 
     def take(self, operator: Operator) -> Frames:
-        """All that has arrived for an operator, each frame combined."""
+        """All that has arrived for an operator, each frame combined but those of values."""
         found = self._frames.pop(operator.id, {})
-        return {name: combine(operator, name, parts) for name, parts in found.items()}
+        return {
+            name: pl.concat(parts) if name.startswith(_VALUES) else combine(operator, name, parts)
+            for name, parts in found.items()
+        }
 
     def passed_on(self, shard: int) -> Iterator[Message]:
         """The items for later levels, as they came."""
         if self.later:
             yield shard, pickle.dumps(self.later, protocol=5)
+
+
+def values_name(place: int) -> str:
+    """The name of the frame with the values for an ordered table of an Aggregate."""
+    return f"{_VALUES}{place}"
 
 
 def port_name(port: int) -> str:

@@ -27,17 +27,17 @@ class ShardState:
         """The rows of these keys at the epoch before."""
         return self.store.state_get(self.shard, table.number, keys, self.epoch - 1)
 
-    def frame(self, table: StateTable, rows: list[bytes | None]) -> pl.DataFrame:
-        """Row bytes as a frame, NULL in every column where a row is absent."""
+    def frame(
+        self, table: StateTable, rows: list[bytes | None], names: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """Row bytes as a frame, of some columns or all, NULL in each where a row is absent."""
         present = [row for row in rows if row is not None]
-        decoded = table.row_codec.decode(present)
+        decoded = table.row_codec.decode(present, names)
         if len(present) == len(rows):
             return decoded
-        places, at = [], 0
-        for row in rows:
-            places.append(None if row is None else at)
-            at += row is not None
-        return decoded.select(pl.all().gather(pl.Series(places, dtype=pl.Int64)))
+        there = pl.Series([row is not None for row in rows], dtype=pl.Boolean)
+        place = there.cum_sum().cast(pl.Int64) - 1
+        return decoded.select(pl.all().gather(place.set(~there, None)))
 
     def scan(
         self,
