@@ -7,7 +7,6 @@ child opens its own.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 import time
@@ -294,22 +293,25 @@ class Database:
         master: str | None = None,
         *,
         max_operations: int | None = None,
+        every: float = 0.0,
         spark: SparkSession | None = None,
         on_epoch: Callable[[Published], None] | None = None,
     ) -> Pipeline:
         """The pipeline that keeps the views, on any Spark master; a context manager.
 
-        `max_operations` bounds one epoch, and so a worker's memory. `spark` is a session to use
-        instead of a new one. `on_epoch` is called with each epoch that was published.
+        `max_operations` bounds one epoch, and so a worker's memory. `every` is the least time in
+        seconds from one epoch to the next: fewer epochs take less processor time. `spark` is a
+        session to use instead of a new one. `on_epoch` is called with each epoch published.
         """
-        from viewkeep.spark.pace import MOST
         from viewkeep.spark.pipeline import Pipeline
 
-        limits = (
-            MOST if max_operations is None else dataclasses.replace(MOST, operations=max_operations)
-        )
         return Pipeline(
-            self.store.url, master=master, spark=spark, limits=limits, on_epoch=on_epoch
+            self.store.url,
+            master=master,
+            spark=spark,
+            max_operations=max_operations,
+            every=every,
+            on_epoch=on_epoch,
         )
 
     def wait(self, timeout: float | None = None) -> Published:

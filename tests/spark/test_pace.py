@@ -78,6 +78,16 @@ def test_a_full_epoch_tells_of_a_backlog() -> None:
     assert not pace.was_full
 
 
+def test_epochs_are_some_time_apart_unless_there_is_a_backlog() -> None:
+    pace = Pace(every=2.0)
+    assert pace.is_due(0.0)
+    pace.begin(0.0)
+    assert not pace.is_due(1.9)
+    assert pace.is_due(2.0)
+    pace.learn(epoch(1, pace.limits.operations, 0.3))
+    assert pace.is_due(0.1)
+
+
 def opened(operations: int, loading: bool = False) -> OpenEpoch:
     left = {"feed": {"0": "00"}} if loading else {}
     return OpenEpoch(1, Cut(0, (0,)), Cut(0, (operations,)), 1, 0, left, 1, 0)

@@ -61,6 +61,18 @@ def test_no_work_is_the_same_offset(db: Database, term: int) -> None:
     assert reader.latestOffset(start, LIMIT) == start
 
 
+def test_the_next_epoch_waits_until_it_is_due(db: Database, term: int) -> None:
+    slow, quick = reader_of(db, term, every=3600), reader_of(db, term)
+    db.put("t", {"id": 1, "x": 1})
+    start = slow.latestOffset(slow.initialOffset(), LIMIT)
+    assert slow.latestOffset(start, LIMIT) == start  # it is open
+    finish(db, term)
+    db.put("t", {"id": 2, "x": 1})
+    assert slow.latestOffset(start, LIMIT) == start
+    assert db.epochs.read().open is None
+    assert quick.latestOffset(start, LIMIT)["epoch"] == 2
+
+
 def test_a_stale_driver_opens_nothing(db: Database, term: int) -> None:
     db.put("t", {"id": 1, "x": 1})
     with pytest.raises(Fenced):

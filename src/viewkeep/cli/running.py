@@ -34,6 +34,15 @@ def run(
         int | None,
         typer.Option(help="The largest number of operations of one epoch.", show_default=False),
     ] = None,
+    every: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="The least seconds from one epoch to the next; fewer epochs take less processor "
+            "time. Default: 0, as fresh as it can be.",
+            show_default=False,
+        ),
+    ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """Run the pipeline that keeps the views, until Ctrl-C or SIGTERM.
@@ -43,7 +52,7 @@ def run(
     _start_spark(url, master)
     with viewkeep.open(url, create=False) as db:
         report = _print_epoch if once and not as_json else None
-        pipeline = db.pipeline(master, max_operations=max_operations, on_epoch=report)
+        pipeline = db.pipeline(master, max_operations=max_operations, every=every, on_epoch=report)
         if once:
             pipeline.run_once()
         else:

@@ -1,4 +1,4 @@
-"""How large the next epoch may be, and in how many tasks it runs: efficient, yet fresh.
+"""When the next epoch begins, how large it may be, and in how many tasks it runs.
 
 Law: the bounds never exceed the limits given, so a worker's memory is bounded however long the
 backlog is. They grow while full epochs end sooner than their target, and shrink when one took much
@@ -7,6 +7,7 @@ longer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,12 +25,26 @@ FULL = 0.5  # an epoch with less than this share of its bound says nothing about
 
 @dataclass
 class Pace:
-    """The share of `most` that the next epoch may take, learnt from the epochs before it."""
+    """The share of `most` that the next epoch may take, learnt from the epochs before it.
+
+    `every` is the least time in seconds from the beginning of one epoch to that of the next. A
+    backlog does not wait.
+    """
 
     most: Limits = MOST
+    every: float = 0.0
     share: float = 0.5
     was_full: bool = False  # whether the last epoch was, so that more is left to do
     _learnt: int = -1
+    _begun: float = -math.inf
+
+    def is_due(self, now: float) -> bool:
+        """Whether the next epoch may begin; `now` is of a clock that never goes back."""
+        return self.was_full or now - self._begun >= self.every
+
+    def begin(self, now: float) -> None:
+        """An epoch begins."""
+        self._begun = now
 
     @property
     def limits(self) -> Limits:

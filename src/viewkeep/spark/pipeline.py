@@ -55,7 +55,8 @@ class Pipeline:
 
     `database` is an open database or its url. `master` is any Spark master. `limits` bounds an
     epoch: operations, bytes of log, and rows of a view being loaded; `max_operations` the first of
-    them alone. `on_epoch` is called with each epoch that this pipeline published.
+    them alone. `every` is the least time in seconds from one epoch to the next. `on_epoch` is
+    called with each epoch that this pipeline published.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Pipeline:
         spark: SparkSession | None = None,
         limits: Limits = MOST,
         max_operations: int | None = None,
+        every: float = 0.0,
         lease_seconds: float = LEASE_SECONDS,
         on_epoch: Callable[[Published], None] | None = None,
     ):
@@ -75,7 +77,8 @@ class Pipeline:
         self.url = self._store.url
         if max_operations is not None:
             limits = replace(limits, operations=max_operations)
-        self._limits, self._lease_seconds, self._on_epoch = limits, lease_seconds, on_epoch
+        self._limits, self._every = limits, every
+        self._lease_seconds, self._on_epoch = lease_seconds, on_epoch
         self._master, self._given = master, spark
         self._lease: Lease | None = None
         self._driver: threading.Thread | None = None
@@ -208,7 +211,7 @@ class Pipeline:
         Operations that come while the query starts do not wait for it.
         """
         try:
-            epochs, pace = Epochs(self._store), Pace(self._limits)
+            epochs, pace = Epochs(self._store), Pace(self._limits, self._every)
             now = time.monotonic()
             until, quiet = now + HEAD_SECONDS, now + LULL_SECONDS
             while now < min(until, quiet) and not self._ended.is_set():
@@ -239,8 +242,10 @@ class Pipeline:
         with self._running:
             if self._asked.is_set() or self._ended.is_set() or self._lease is not lease:
                 return False
-            if epochs.open_next(lease.term, pace.limits) is None:
+            began = time.monotonic()
+            if not pace.is_due(began) or epochs.open_next(lease.term, pace.limits) is None:
                 return False
+            pace.begin(began)
             self._run_open()
             pace.learn(epochs.read().published)
             return True
@@ -329,6 +334,7 @@ class Pipeline:
             "operations": str(self._limits.operations),
             "size": str(self._limits.size),
             "chunk": str(self._limits.chunk),
+            "every": str(self._every),
         }
         stream = spark.readStream.format(FORMAT).options(**options).load()
         writer = stream.writeStream.foreachBatch(self._run_batch)

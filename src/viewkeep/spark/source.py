@@ -26,7 +26,7 @@ POLL = 0.005  # seconds between two looks at the store's head, about 1 % of a co
 
 
 class LogSource(DataSource):
-    """`spark.readStream.format("viewkeep_log")` with the options url, term and the limits."""
+    """`spark.readStream.format("viewkeep_log")` with the options url, term, limits and pace."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ class LogReader(DataSourceStreamReader):
             size=int(options.get("size", MOST.size)),
             chunk=int(options.get("chunk", MOST.chunk)),
         )
-        self._pace = Pace(most)
+        self._pace = Pace(most, float(options.get("every", 0.0)))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         published = Epochs(borrow_store(self._url)).read().published
@@ -64,11 +64,14 @@ class LogReader(DataSourceStreamReader):
         epochs = Epochs(borrow_store(self._url))
         deadline = time.monotonic() + WAIT
         while True:
-            self._pace.learn(epochs.read().published)
-            epoch = epochs.open_next(self._term, self._pace.limits)
-            if epoch is not None:
-                return offset(epoch.epoch, epoch.cut)
-            if time.monotonic() > deadline:
+            record, now = epochs.read(), time.monotonic()
+            self._pace.learn(record.published)
+            if record.open is not None or self._pace.is_due(now):
+                epoch = epochs.open_next(self._term, self._pace.limits)
+                if epoch is not None:
+                    self._pace.begin(now)
+                    return offset(epoch.epoch, epoch.cut)
+            if now > deadline:
                 return start
             time.sleep(POLL)
 
