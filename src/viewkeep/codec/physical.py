@@ -50,13 +50,18 @@ def null_mask(series: pl.Series) -> NDArray[np.bool_] | None:
 def fixed_values(series: pl.Series, type: DataType) -> NDArray[np.generic]:
     """The values of a fixed-width column other than DECIMAL, in the numpy dtype of its slot."""
     if type.name == "BOOLEAN":
-        return series.fill_null(False).cast(pl.UInt8).to_numpy()
+        return _filled(series, False).cast(pl.UInt8).to_numpy()
     if type.name == "DOUBLE":
         # Adding zero turns -0.0 into 0.0; all NaNs become the one with no payload.
-        values = series.fill_null(0.0).to_numpy() + 0.0
+        values = _filled(series, 0.0).to_numpy() + 0.0
         values[np.isnan(values)] = np.nan
         return values
-    return series.to_physical().fill_null(0).to_numpy()
+    whole = series if series.dtype.is_integer() else series.to_physical()
+    return _filled(whole, 0).to_numpy()
+
+
+def _filled(series: pl.Series, value: float | str | bytes) -> pl.Series:
+    return series.fill_null(value) if series.null_count() else series
 
 
 def decimal_halves(series: pl.Series) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -88,8 +93,7 @@ def decimal_series(
 
 def variable_values(series: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The bytes of a STRING or BINARY column back to back, and the length of each value."""
-    if series.null_count():
-        series = series.fill_null("" if series.dtype == pl.String else b"")
+    series = _filled(series, "" if series.dtype == pl.String else b"")
     array = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offset_buffer, data_buffer = array.buffers()
     count = len(array)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from viewkeep.delta import KEY, WEIGHT, weighted
@@ -95,7 +96,9 @@ class _Side:
         placed = placed.drop(KEY) if mine_is_left else placed
         for batch in self.partners(groups.to_list()):
             mine = batch if mine_is_left else batch.drop(KEY)
-            for part in _pairs(placed, mine, PLACE):
+            few = _count_pairs(placed[PLACE], mine[PLACE]) <= ROWS_AT_ONCE
+            parts = [placed.join(mine, on=PLACE)] if few else _pairs(placed, mine, PLACE)
+            for part in parts:
                 yield part.drop(PLACE)
 
     def present(
@@ -186,6 +189,11 @@ def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(
         pl.lit(None, column.type.polars).alias(column.name) for column in node.right.columns
     )
+
+
+def _count_pairs(one: pl.Series, other: pl.Series) -> int:
+    """How many rows the join of two frames by these places has; `one` has every place."""
+    return int(np.bincount(one.to_numpy())[other.to_numpy()].sum()) if len(one) else 0
 
 
 def _pairs(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
