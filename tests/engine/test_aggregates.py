@@ -21,12 +21,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import viewkeep
 from viewkeep.codec.keys import KeyCodec, bounded
+from viewkeep.engine import parcels
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
+from viewkeep.stores.lmdb import log
 from viewkeep.types import STRING
 
 from .history import FOLDER, History, assert_same, view_rows
@@ -439,3 +442,34 @@ def reads_of_one_update(size: int, change: int) -> int:
 def test_the_cost_of_an_update_does_not_grow(change: int) -> None:
     few, many = reads_of_one_update(10, change), reads_of_one_update(20_000, change)
     assert 0 < many <= 2 * few
+
+
+@pytest.mark.parametrize("most", [5, 100_000], ids=["few values", "many values"])
+def test_values_come_combined_or_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(log, "BATCH_OPERATIONS", 40)
+    monkeypatch.setattr(parcels, "_COMBINE_AT", 50)
+    random, rows = Random(5), dict[int, tuple[int, int]]()
+    with viewkeep.make(tmp_path / "test.vk") as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, x BIGINT)")
+        db.sql(
+            "CREATE VIEW v AS SELECT g, MIN(x) AS low, MAX(x) AS high, "
+            "COUNT(DISTINCT x) AS n FROM t GROUP BY g"
+        )
+        for _ in range(3):
+            for _ in range(20):
+                made = {random.randrange(400): random.randrange(most) for _ in range(25)}
+                rows |= {k: (k % 7, x) for k, x in made.items()}
+                db.put("t", [{"k": k, "g": k % 7, "x": x} for k, x in made.items()])
+                gone = [random.randrange(400) for _ in range(5)]
+                db.delete_many("t", gone)
+                for k in gone:
+                    rows.pop(k, None)
+            catch_up(db.store)
+            groups: dict[int, list[int]] = {}
+            for g, x in rows.values():
+                groups.setdefault(g, []).append(x)
+            assert sorted(db.scan("v").tuples()) == sorted(
+                (g, min(xs), max(xs), len(set(xs))) for g, xs in groups.items()
+            )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -81,7 +80,8 @@ class Outbox:
     def __init__(self, shards: int):
         self.shards = shards
         self._parts: dict[tuple[str, str], tuple[Operator, list[pl.DataFrame]]] = {}
-        self._rows: dict[tuple[str, str], tuple[int, int]] = {}  # held, and when to combine
+        # How many rows are held of a frame, and when they are combined; None: no more.
+        self._rows: dict[tuple[str, str], tuple[int, int | None]] = {}
         self._held = 0  # in all
 
     def add(self, operator: Operator, delta: pl.DataFrame) -> None:
@@ -103,13 +103,12 @@ class Outbox:
         parts.append(frame)
         before, limit = self._rows.get(place, (0, _COMBINE_AT))
         held = before + frame.height
-        if held > limit:
-            parts[:] = [combine(operator, name, parts)]
-            differ = parts[0].height > _DIFFERENT * held
-            held = parts[0].height
-            limit = max(_COMBINE_AT, 2 * held)
-            if differ and name.startswith(_VALUES):
-                limit = sys.maxsize
+        if limit is not None and held > limit:
+            whole = combine(operator, name, parts)
+            differ = len(parts) > 1 and whole.height > _DIFFERENT * held
+            held, parts[:] = whole.height, [whole]
+            values = name.startswith(_VALUES)
+            limit = None if differ and values else max(_COMBINE_AT, 2 * held)
         self._rows[place] = (held, limit)
         self._held += held - before
 
@@ -122,7 +121,7 @@ class Outbox:
         """Everything taken, as one blob per shard."""
         blobs: dict[int, list[Item]] = {}
         for (target, name), (operator, parts) in self._parts.items():
-            apart = self._rows[target, name][1] == sys.maxsize
+            apart = self._rows[target, name][1] is None
             frame = pl.concat(parts) if apart else combine(operator, name, parts)
             shards = frame[SHARD].to_numpy()
             body = frame.drop(SHARD)
