@@ -340,7 +340,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def watched(self: Outbox, operator: Operator, name: str, frame: pl.DataFrame) -> None:
         take(self, operator, name, frame)
-        most[0] = max(most[0], sum(rows for rows, _ in self._rows.values()))
+        most[0] = max(most[0], self._rows)
 
     monkeypatch.setattr(Outbox, "_take", watched)
     return most

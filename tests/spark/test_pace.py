@@ -14,29 +14,28 @@ from viewkeep.stores.contract import Cut
 EMPTY = Program((), {})
 
 
-def epoch(number: int, operations: int, seconds: float, loading: bool = False) -> Published:
+def epoch(number: int, seconds: float, more: bool = True, loading: bool = False) -> Published:
     left = {"feed": {"0": "00"}} if loading else {}
-    cut = Cut(0, (0,))
-    return Published(number, cut, 1, loading=left, operations=operations, seconds=seconds)
+    return Published(number, Cut(0, (0,)), 1, loading=left, seconds=seconds, more=more)
 
 
 def test_grows_to_the_limits_while_epochs_are_short() -> None:
     pace = Pace()
     for number in range(10):
-        pace.learn(epoch(number, pace.limits.operations, 0.3))
+        pace.learn(epoch(number, 0.3))
     assert pace.limits == MOST
 
 
 def test_an_epoch_that_was_not_full_teaches_nothing() -> None:
     pace = Pace()
     before = pace.limits
-    pace.learn(epoch(1, 10, 0.2))
+    pace.learn(epoch(1, 0.2, more=False))
     assert pace.limits == before
 
 
 def test_the_same_epoch_counts_once() -> None:
     pace = Pace()
-    published = epoch(1, pace.limits.operations, 0.3)
+    published = epoch(1, 0.3)
     pace.learn(published)
     before = pace.limits
     pace.learn(published)
@@ -45,10 +44,10 @@ def test_the_same_epoch_counts_once() -> None:
 
 def test_shrinks_in_proportion_and_not_below_the_least() -> None:
     pace = Pace(share=1.0)
-    pace.learn(epoch(1, MOST.operations, 12.0))
+    pace.learn(epoch(1, 12.0))
     assert pace.limits.operations == MOST.operations // 4
     for number in range(2, 20):
-        pace.learn(epoch(number, pace.limits.operations, 100.0))
+        pace.learn(epoch(number, 100.0))
     assert pace.limits.operations == LEAST_OPERATIONS
 
 
@@ -57,24 +56,24 @@ def test_loading_grows_too_and_small_limits_are_kept() -> None:
     for number in range(10):
         assert pace.limits.operations <= 8
         assert pace.limits.chunk <= 4
-        pace.learn(epoch(number, 0, 0.1, loading=True))
+        pace.learn(epoch(number, 0.1, more=False, loading=True))
     assert pace.limits == Limits(operations=8, size=100, chunk=4)
 
 
 def test_epochs_that_load_a_view_are_shorter() -> None:
     pace = Pace(share=1.0)
-    pace.learn(epoch(1, MOST.operations, 4.0, loading=True))
+    pace.learn(epoch(1, 4.0, loading=True))
     assert pace.limits.chunk == MOST.chunk // 4
-    pace.learn(epoch(2, MOST.operations, 4.0))
+    pace.learn(epoch(2, 4.0))
     assert pace.limits.chunk == MOST.chunk // 4
 
 
 def test_a_full_epoch_tells_of_a_backlog() -> None:
     pace = Pace()
     assert not pace.was_full
-    pace.learn(epoch(1, pace.limits.operations, 0.3))
+    pace.learn(epoch(1, 0.3))
     assert pace.was_full
-    pace.learn(epoch(2, 10, 0.3))
+    pace.learn(epoch(2, 0.3, more=False))
     assert not pace.was_full
 
 
@@ -84,7 +83,7 @@ def test_epochs_are_some_time_apart_unless_there_is_a_backlog() -> None:
     pace.begin(0.0)
     assert not pace.is_due(1.9)
     assert pace.is_due(2.0)
-    pace.learn(epoch(1, pace.limits.operations, 0.3))
+    pace.learn(epoch(1, 0.3))
     assert pace.is_due(0.1)
 
 

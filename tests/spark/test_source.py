@@ -73,6 +73,24 @@ def test_the_next_epoch_waits_until_it_is_due(db: Database, term: int) -> None:
     assert quick.latestOffset(start, LIMIT)["epoch"] == 2
 
 
+@pytest.mark.parametrize("bound", [{"operations": 20}, {"size": 4_000}], ids=str)
+def test_a_backlog_does_not_wait(db: Database, term: int, bound: dict[str, int]) -> None:
+    db.sql("CREATE TABLE wide (id BIGINT PRIMARY KEY, s STRING)")
+    for number in range(20):
+        db.put("wide", {"id": number, "s": "x" * 500})
+        db.put("t", [{"id": 10 * number + n, "x": 1} for n in range(9)])
+    reader = reader_of(db, term, every=3600, **bound)
+    at, head = reader.initialOffset(), list(db.store.head().offsets)
+    while at["offsets"] != head:
+        opened = reader.latestOffset(at, LIMIT)
+        assert opened != at
+        at = opened
+        finish(db, term)
+    assert db.epochs.read().published.epoch > 3
+    db.put("t", {"id": 1, "x": 1})
+    assert reader.latestOffset(at, LIMIT) == at
+
+
 def test_a_stale_driver_opens_nothing(db: Database, term: int) -> None:
     db.put("t", {"id": 1, "x": 1})
     with pytest.raises(Fenced):

@@ -60,7 +60,7 @@ def fixed_values(series: pl.Series, type: DataType) -> NDArray[np.generic]:
     return _filled(whole, 0).to_numpy()
 
 
-def _filled(series: pl.Series, value: float | str | bytes) -> pl.Series:
+def _filled(series: pl.Series, value: bool | float | str | bytes) -> pl.Series:
     return series.fill_null(value) if series.null_count() else series
 
 

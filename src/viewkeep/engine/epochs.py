@@ -47,6 +47,7 @@ class Published:
     operations: int = 0
     seconds: float = 0.0
     levels: Sequence[float] = field(default_factory=list)  # seconds of each one's longest task
+    more: bool = False  # whether its bounds left operations for the next one
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class OpenEpoch:
     loading: Loading
     chunk: int
     opened: int  # nanoseconds since 1970
+    more: bool = False  # whether its bounds left operations for the next one
 
     @property
     def operations(self) -> int:
@@ -178,6 +180,7 @@ class Epochs:
             operations=epoch.operations,
             seconds=(now - epoch.opened) / 1e9,
             levels=level_seconds(reports),
+            more=epoch.more,
         )
         if not self._swap(raw, replace(record, published=published, open=None)):
             raise Fenced("another driver has changed the epoch record")
@@ -204,6 +207,7 @@ class Epochs:
             loading=loading,
             chunk=limits.chunk,
             opened=time.time_ns(),
+            more=cut.offsets != head.offsets,
         )
 
     # -- pins --------------------------------------------------------------------------------

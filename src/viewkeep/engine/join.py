@@ -96,7 +96,8 @@ class _Side:
         placed = placed.drop(KEY) if mine_is_left else placed
         for batch in self.partners(groups.to_list()):
             mine = batch if mine_is_left else batch.drop(KEY)
-            few = _count_pairs(placed[PLACE], mine[PLACE]) <= ROWS_AT_ONCE
+            partners = np.bincount(placed[PLACE].to_numpy(), minlength=len(groups))
+            few = int(partners[mine[PLACE].to_numpy()].sum()) <= ROWS_AT_ONCE
             parts = [placed.join(mine, on=PLACE)] if few else _pairs(placed, mine, PLACE)
             for part in parts:
                 yield part.drop(PLACE)
@@ -189,11 +190,6 @@ def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(
         pl.lit(None, column.type.polars).alias(column.name) for column in node.right.columns
     )
-
-
-def _count_pairs(one: pl.Series, other: pl.Series) -> int:
-    """How many rows the join of two frames by these places has; `one` has every place."""
-    return int(np.bincount(one.to_numpy())[other.to_numpy()].sum()) if len(one) else 0
 
 
 def _pairs(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:

@@ -7,7 +7,7 @@ key, and an extreme that went is replaced by one seek, however large the group i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -51,9 +51,7 @@ class Changes:
 
     def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
         """The keys of values of these groups."""
-        suffixes = value_codec(self.table, self.order).encode([values[n] for n in self.order.names])
-        prefixes = self.prefixes
-        return bounded_all([prefixes[g] + s for g, s in zip(groups, suffixes, strict=True)])
+        return value_keys(self.table, self.order, self.prefixes, groups, values)
 
     def scan(
         self, group: int, start: bytes, stop: bytes | None, *, reverse: bool = False
@@ -81,6 +79,18 @@ def value_codec(table: StateTable, order: Ordered) -> KeyCodec:
     return KeyCodec(table.key_codec.types[-count:], order.descending)
 
 
+def value_keys(
+    table: StateTable,
+    order: Ordered,
+    prefixes: Sequence[bytes],
+    groups: Iterable[int],
+    values: pl.DataFrame,
+) -> list[bytes]:
+    """The keys of values of groups, whose keys start with these prefixes."""
+    suffixes = value_codec(table, order).encode([values[name] for name in order.names])
+    return bounded_all([prefixes[g] + s for g, s in zip(groups, suffixes, strict=True)])
+
+
 def advance_values(
     state: ShardState, table: StateTable, order: Ordered, groups: pl.DataFrame, gain: pl.DataFrame
 ) -> Changes:
@@ -93,10 +103,10 @@ def advance_values(
         .group_by(_RANK, GROUP, *order.names)
         .agg(pl.col(TIMES).sum())
         .filter(pl.col(TIMES) != 0)
-        # The order of the keys, but for a few types: the store reads and writes it fastest.
+        # That of the keys, but for a few types: the store is fastest in it, and takes any.
         .sort(_RANK, *order.names, descending=[False, *order.descending])
     )
-    keys = Changes(state, table, order, gain, prefixes).keys(gain[GROUP].to_list(), gain)
+    keys = value_keys(table, order, prefixes, gain[GROUP].to_list(), gain)
     gain = gain.with_columns(pl.Series(KEY, keys, pl.Binary))
     held = state.frame(table, state.lookup(table, keys), [TIMES])
     before = held[TIMES].fill_null(0)

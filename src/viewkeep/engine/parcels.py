@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -70,6 +71,33 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
     return whole.group_by(same).agg(pl.col(TIMES).sum()).select(whole.columns)
 
 
+@dataclass
+class _Held:
+    """What an outbox holds of one frame. From `limit` rows on it is combined; None: no more."""
+
+    operator: Operator
+    name: str
+    limit: int | None
+    parts: list[pl.DataFrame] = field(default_factory=list)
+    rows: int = 0
+
+    def take(self, frame: pl.DataFrame) -> None:
+        self.parts.append(frame)
+        self.rows += frame.height
+        if self.limit is None or self.rows <= self.limit:
+            return
+        whole = combine(self.operator, self.name, self.parts)
+        differ = len(self.parts) > 1 and whole.height > _DIFFERENT * self.rows
+        self.parts, self.rows = [whole], whole.height
+        mostly_different = differ and self.name.startswith(_VALUES)
+        self.limit = None if mostly_different else max(_COMBINE_AT, 2 * self.rows)
+
+    def whole(self) -> pl.DataFrame:
+        if self.limit is None:
+            return pl.concat(self.parts)
+        return combine(self.operator, self.name, self.parts)
+
+
 class Outbox:
     """Collects the inputs of operators at higher levels and sends them, one blob per shard.
 
@@ -79,10 +107,8 @@ class Outbox:
 
     def __init__(self, shards: int):
         self.shards = shards
-        self._parts: dict[tuple[str, str], tuple[Operator, list[pl.DataFrame]]] = {}
-        # How many rows are held of a frame, and when they are combined; None: no more.
-        self._rows: dict[tuple[str, str], tuple[int, int | None]] = {}
-        self._held = 0  # in all
+        self._frames: dict[tuple[str, str], _Held] = {}
+        self._rows = 0  # in all of them
 
     def add(self, operator: Operator, delta: pl.DataFrame) -> None:
         """Take a delta of an operator's input."""
@@ -99,38 +125,30 @@ class Outbox:
 
     def _take(self, operator: Operator, name: str, frame: pl.DataFrame) -> None:
         place = (operator.id, name)
-        _, parts = self._parts.setdefault(place, (operator, []))
-        parts.append(frame)
-        before, limit = self._rows.get(place, (0, _COMBINE_AT))
-        held = before + frame.height
-        if limit is not None and held > limit:
-            whole = combine(operator, name, parts)
-            differ = len(parts) > 1 and whole.height > _DIFFERENT * held
-            held, parts[:] = whole.height, [whole]
-            values = name.startswith(_VALUES)
-            limit = None if differ and values else max(_COMBINE_AT, 2 * held)
-        self._rows[place] = (held, limit)
-        self._held += held - before
+        if place not in self._frames:
+            self._frames[place] = _Held(operator, name, _COMBINE_AT)
+        held = self._frames[place]
+        before = held.rows
+        held.take(frame)
+        self._rows += held.rows - before
 
     @property
     def full(self) -> bool:
         """Whether enough is held that it should be sent on."""
-        return self._held > _SEND_AT
+        return self._rows > _SEND_AT
 
     def messages(self) -> Iterator[Message]:
         """Everything taken, as one blob per shard."""
         blobs: dict[int, list[Item]] = {}
-        for (target, name), (operator, parts) in self._parts.items():
-            apart = self._rows[target, name][1] is None
-            frame = pl.concat(parts) if apart else combine(operator, name, parts)
+        for (target, name), held in self._frames.items():
+            frame = held.whole()
             shards = frame[SHARD].to_numpy()
             body = frame.drop(SHARD)
             for shard in np.unique(shards).tolist():
                 chosen = body.filter(pl.Series(shards == shard))
                 blobs.setdefault(shard, []).append((target, name, _to_ipc(chosen)))
-        self._parts.clear()
-        self._rows.clear()
-        self._held = 0
+        self._frames.clear()
+        self._rows = 0
         for shard, items in blobs.items():
             yield shard, pickle.dumps(items, protocol=5)
 

@@ -25,7 +25,8 @@ _MOST = 30  # copies of columns in one expression
 
 def compute(df: pl.DataFrame, exprs: Sequence[Expr]) -> list[pl.Series]:
     """The values of each expression over the rows of a frame."""
-    if all(isinstance(expr, Ref) and df.schema[expr.name] == expr.type.polars for expr in exprs):
+    have = df.schema
+    if all(isinstance(expr, Ref) and have[expr.name] == expr.type.polars for expr in exprs):
         return [df.get_column(expr.name) for expr in exprs if isinstance(expr, Ref)]
     stages, finals = _prepared(tuple(exprs))
     for stage in stages:

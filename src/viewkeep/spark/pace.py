@@ -20,7 +20,6 @@ LEAST_OPERATIONS = 10_000
 LOADING_SECONDS = 1.0  # views that are loaded share epochs with others, which are to stay fresh
 BACKLOG_SECONDS = 3.0  # a full epoch is behind the log already, and large ones cost less
 GROWTH = 4.0  # at most, from one epoch to the next
-FULL = 0.5  # an epoch with less than this share of its bound says nothing about the bound
 
 
 @dataclass
@@ -60,8 +59,7 @@ class Pace:
         if published.epoch == self._learnt:
             return
         self._learnt = published.epoch
-        large = published.operations > FULL * self.limits.operations
-        self.was_full = large or bool(published.loading)
+        self.was_full = published.more or bool(published.loading)
         target = LOADING_SECONDS if published.loading else BACKLOG_SECONDS
         if published.seconds > 2 * target:
             self.share = max(self._least, self.share * target / published.seconds)

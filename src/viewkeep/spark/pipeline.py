@@ -10,6 +10,7 @@ published epoch and at most one open epoch with a stored cut, from which the nex
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import shutil
 import signal
@@ -77,6 +78,8 @@ class Pipeline:
         self.url = self._store.url
         if max_operations is not None:
             limits = replace(limits, operations=max_operations)
+        if not 0 <= every < math.inf:
+            raise ValueError(f"every must be a number of seconds from 0 on, not {every}")
         self._limits, self._every = limits, every
         self._lease_seconds, self._on_epoch = lease_seconds, on_epoch
         self._master, self._given = master, spark

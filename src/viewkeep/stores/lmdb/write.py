@@ -203,7 +203,7 @@ def _distinct_runs(part: TableWrite) -> Iterator[TableWrite]:
 
 
 def _merged(stage: _Staged, part: TableWrite) -> TableWrite:
-    """A partial put of distinct keys as a put of whole rows."""
+    """A partial put of distinct keys as a put of whole rows, of those too that may not exist."""
     assert part.rows is not None
     assert part.columns is not None
     blank = _blank(part.codec)
