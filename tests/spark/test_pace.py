@@ -20,21 +20,21 @@ def epoch(number: int, seconds: float, more: bool = True, loading: bool = False)
 
 
 def test_grows_to_the_limits_while_epochs_are_short() -> None:
-    pace = Pace()
+    pace = Pace(share=0.1)
     for number in range(10):
         pace.learn(epoch(number, 0.3))
     assert pace.limits == MOST
 
 
 def test_an_epoch_that_was_not_full_teaches_nothing() -> None:
-    pace = Pace()
+    pace = Pace(share=0.1)
     before = pace.limits
     pace.learn(epoch(1, 0.2, more=False))
     assert pace.limits == before
 
 
 def test_the_same_epoch_counts_once() -> None:
-    pace = Pace()
+    pace = Pace(share=0.01)
     published = epoch(1, 0.3)
     pace.learn(published)
     before = pace.limits
@@ -43,7 +43,7 @@ def test_the_same_epoch_counts_once() -> None:
 
 
 def test_shrinks_in_proportion_and_not_below_the_least() -> None:
-    pace = Pace(share=1.0)
+    pace = Pace()
     pace.learn(epoch(1, 12.0))
     assert pace.limits.operations == MOST.operations // 4
     for number in range(2, 20):
@@ -52,7 +52,7 @@ def test_shrinks_in_proportion_and_not_below_the_least() -> None:
 
 
 def test_loading_grows_too_and_small_limits_are_kept() -> None:
-    pace = Pace(Limits(operations=8, size=100, chunk=4))
+    pace = Pace(Limits(operations=8, size=100, chunk=4), share=0.5)
     for number in range(10):
         assert pace.limits.operations <= 8
         assert pace.limits.chunk <= 4
@@ -61,7 +61,7 @@ def test_loading_grows_too_and_small_limits_are_kept() -> None:
 
 
 def test_epochs_that_load_a_view_are_shorter() -> None:
-    pace = Pace(share=1.0)
+    pace = Pace()
     pace.learn(epoch(1, 4.0, loading=True))
     assert pace.limits.chunk == MOST.chunk // 4
     pace.learn(epoch(2, 4.0))

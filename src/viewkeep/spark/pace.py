@@ -15,7 +15,7 @@ from viewkeep.engine.epochs import Limits, OpenEpoch, Published
 from viewkeep.engine.report import Report
 from viewkeep.plan.program import Program, producer_id
 
-MOST = Limits(operations=1_000_000, size=256 << 20, chunk=100_000)
+MOST = Limits(operations=500_000, size=128 << 20, chunk=50_000)
 LEAST_OPERATIONS = 10_000
 LOADING_SECONDS = 1.0  # views that are loaded share epochs with others, which are to stay fresh
 BACKLOG_SECONDS = 3.0  # a full epoch is behind the log already, and large ones cost less
@@ -32,7 +32,7 @@ class Pace:
 
     most: Limits = MOST
     every: float = 0.0
-    share: float = 0.5
+    share: float = 1.0
     was_full: bool = False  # whether the last epoch was, so that more is left to do
     _learnt: int = -1
     _begun: float = -math.inf
