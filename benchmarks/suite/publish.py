@@ -30,7 +30,8 @@ def publish(run: Run, root: Path) -> None:
     if before is not None:
         measured = {entry["workload"] for entry in run["entries"]}
         kept = [entry for entry in before["entries"] if entry["workload"] not in measured]
-        run = {**run, "entries": [*kept, *run["entries"]]}
+        versions = {**before["versions"], **run["versions"]}
+        run = {**run, "versions": versions, "entries": [*kept, *run["entries"]]}
     runs[run["size"]] = run
     path = root / LATEST
     path.parent.mkdir(parents=True, exist_ok=True)

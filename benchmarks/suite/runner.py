@@ -50,7 +50,7 @@ def title(experiment: Experiment) -> str:
     """The experiment's name, with the place on its axis."""
     if experiment.axis is None:
         return experiment.name
-    return f"{experiment.name}, {experiment.axis[1]:,g} {experiment.axis[0]}"
+    return f"{experiment.name}, {experiment.axis[1]:,.10g} {experiment.axis[0]}"
 
 
 def _entry(
