@@ -83,6 +83,7 @@ def _bars(axes, group: list[Entry]) -> None:  # type: ignore[no-untyped-def]
     axes.margins(x=0.15)
     axes.set_xlabel("operations/s, median and spread", fontsize=8)
     axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_formatter(_number)
 
 
 def _lines(axes, group: list[Entry]) -> None:  # type: ignore[no-untyped-def]
@@ -100,7 +101,14 @@ def _lines(axes, group: list[Entry]) -> None:  # type: ignore[no-untyped-def]
     axes.set_ylim(bottom=0)
     if max(places) >= 10 * max(1.0, min(places)):
         axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(_number)
+    axes.yaxis.set_major_formatter(_number)
     better = "more" if higher_is_better(name) else "less"
     axes.set_xlabel(ordered[0]["axis"][0], fontsize=8)
     axes.set_ylabel(f"{name}\n({better} is better)", fontsize=8)
     axes.tick_params(labelsize=8)
+
+
+def _number(value: float, place: int | None = None) -> str:
+    """A label of an axis, in full."""
+    return f"{value:,.10g}"
