@@ -120,7 +120,8 @@ class Terminal:
 
     def drain(self) -> int:
         """Read what is left until the process ends, and give its exit code."""
-        while True:
+        deadline = time.monotonic() + LONGEST
+        while time.monotonic() < deadline:
             try:
                 if not os.read(self._side, 65536):
                     break
