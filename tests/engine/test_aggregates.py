@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import viewkeep
 from viewkeep.codec.keys import KeyCodec, bounded
-from viewkeep.engine import parcels
+from viewkeep.engine import pages, parcels
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan
@@ -247,7 +247,11 @@ def play(
 ) -> None:
     """Run a history; the views from `split` on are created half way, over rows that exist."""
     random = Random(seed)
-    with fresh() as store:
+    with fresh() as store, pytest.MonkeyPatch.context() as patch:
+        # Small pages, so that few values make many.
+        patch.setattr(pages, "FULL", random.choice([20, 60, pages.FULL]))
+        patch.setattr(pages, "PART", pages.FULL // 2)
+        patch.setattr(pages, "AT_ONCE", random.choice([1, 3, pages.AT_ONCE]))
         model = Checked(store)
         model.oracle = oracle
         model.expected = {f"v{i}": text for i, (_, text) in enumerate(chosen)}
@@ -411,6 +415,11 @@ class Counting:
         chunk = self._store.state_scan(*args, **named)
         self.rows += 1 + len(chunk.keys)
         return chunk
+
+    def state_floor(self, *args: Any) -> Any:
+        floor = self._store.state_floor(*args)
+        self.rows += len(floor.rows)
+        return floor
 
 
 GROWING = (

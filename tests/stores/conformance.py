@@ -18,7 +18,16 @@ from viewkeep.codec.keys import KeyCodec, prefix_end
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, EpochGone, Fenced, InvalidRow
-from viewkeep.stores.contract import ABSENT, Cut, Kind, StateWrite, Store, TableSize, TableWrite
+from viewkeep.stores.contract import (
+    ABSENT,
+    NONE,
+    Cut,
+    Kind,
+    StateWrite,
+    Store,
+    TableSize,
+    TableWrite,
+)
 from viewkeep.types import BIGINT, STRING, Column
 
 StoreFactory = Callable[..., Store]
@@ -569,6 +578,34 @@ class StateSuite:
             found = [row for b in batches for row in zip(b.places, b.keys, b.rows, strict=True)]
             assert found == expected
             assert all(0 < len(batch.rows) <= size for batch in batches)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_floor_is_the_last_row_at_or_before_a_key(self, store: Store, seed: int) -> None:
+        source = random.Random(seed)
+        letters = [bytes([a, b]) for a in range(3) for b in range(6)] + [b"", b"\xff", b"\xff\xff"]
+        for table in (TABLE - 1, TABLE, TABLE + 1):
+            store.state_apply(0, 1, 0, [StateWrite(table, letters[::2], letters[::2])])
+        gone = source.sample(letters, 6)
+        store.state_apply(0, 2, 0, [StateWrite(TABLE, gone, [None] * 6)])
+        came = source.sample(letters, 4)
+        store.state_apply(0, 3, 0, [StateWrite(TABLE, came, [b"new"] * 4)])
+        for at in (0, 1, 2, 3, None):
+            there = store.state_scan(0, TABLE, limit=99, at=at)
+            rows = dict(zip(there.keys, there.rows, strict=True))
+            for width in (0, 1, 2):
+                keys = sorted(source.choices([*letters, b"\1\1\1", b"\5"], k=source.randrange(12)))
+                lows = [key[:width] for key in keys]
+                floor = store.state_floor(0, TABLE, keys, lows, at)
+                expected = [
+                    max((found for found in rows if low <= found <= key), default=None)
+                    for key, low in zip(keys, lows, strict=True)
+                ]
+                found = [None if p == NONE else floor.keys[p] for p in floor.places]
+                assert found == expected
+                assert floor.keys == sorted({key for key in expected if key is not None})
+                assert floor.rows == [rows[key] for key in floor.keys]
+                slowly = Store.state_floor(store, 0, TABLE, keys, lows, at)
+                assert slowly == floor
 
     @pytest.mark.parametrize("seed", range(5))
     def test_changes_lead_from_epoch_to_epoch(self, store: Store, seed: int) -> None:

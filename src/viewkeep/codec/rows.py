@@ -92,6 +92,11 @@ class RowCodec:
     def __reduce__(self) -> tuple[object, ...]:
         return (RowCodec, (self.columns, self.version))
 
+    @property
+    def width(self) -> int | None:
+        """How many bytes each row has; None if that depends on its values."""
+        return None if self._variable else self._width
+
     # -- many rows -----------------------------------------------------------------------------
 
     def encode(self, df: pl.DataFrame) -> list[bytes]:
@@ -108,11 +113,15 @@ class RowCodec:
             return list_rows(packed.buffer.view(np.dtype((np.void, self._width))))
         return slice_out(packed.buffer.tobytes(), packed.lengths)
 
+    def encode_packed(self, df: pl.DataFrame) -> Packed:
+        """The rows of a frame back to back, without a Python object for each."""
+        return self._encode_arrays(self._checked(df), df.height)
+
     def encode_series(self, df: pl.DataFrame, name: str) -> pl.Series:
         """The rows of a frame as a BINARY column, without a Python object for each."""
         if df.height <= FEW:
             return pl.Series(name, self.encode(df), pl.Binary)
-        return binary_series(name, self._encode_arrays(self._checked(df), df.height))
+        return binary_series(name, self.encode_packed(df))
 
     def _checked(self, df: pl.DataFrame) -> list[pl.Series]:
         columns = []
@@ -154,7 +163,7 @@ class RowCodec:
         if not variable:
             lengths = np.full(count, self._width, np.int64)
             return Packed(rows.view(np.uint8), starts_of(lengths), lengths)
-        if int(end.max()) > _MAX_VARIABLE:
+        if int(end.max(initial=0)) > _MAX_VARIABLE:
             raise InvalidRow("a row holds more than 4 GiB of STRING and BINARY values")
         return _join(rows, self._width, variable, end)
 

@@ -11,7 +11,7 @@ import polars as pl
 from viewkeep.codec.keys import hash_key
 from viewkeep.delta import KEY, weighted
 from viewkeep.engine.anchors import move_anchors
-from viewkeep.engine.collect import recollect, values_of
+from viewkeep.engine.collect import recollect
 from viewkeep.engine.ordered import Changes, advance_values, extremes
 from viewkeep.engine.parcels import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState
@@ -81,7 +81,8 @@ def _touched(operator: Operator, state: ShardState, frames: Frames) -> pl.DataFr
         blank = [pl.Series(KEY, [b""], pl.Binary), pl.Series(kept.rows, [0], pl.Int64)]
         blank += [pl.Series(c.name, [0]).cast(c.type.polars) for c in columns]
         return pl.DataFrame(blank)
-    return groups
+    # In key order, as their values lie in ordered tables, and as the store is fastest.
+    return None if groups is None else groups.sort(KEY)
 
 
 def _replace_rows(
@@ -147,7 +148,7 @@ def _from_order(
     for output in kept.depending(EXTREMES, order):
         columns = [*(column.name for column in output.hidden), output.name]
         held = old.select(columns).rename(dict(zip(columns, order.names, strict=True)))
-        chosen = extremes(changes, held, output.function.startswith("max"))
+        chosen = extremes(changes, held, new[kept.rows] > 0, output.function.startswith("max"))
         made += [chosen[inner].alias(c) for inner, c in zip(order.names, columns, strict=True)]
     for output in kept.depending(PERCENTILES, order):
         columns = [*(column.name for column in output.hidden), output.name]
@@ -157,7 +158,7 @@ def _from_order(
         made += [found[inner].alias(name) for name, inner in shown.items()]
     collections = kept.depending(COLLECTIONS, order)
     if collections:
-        values = values_of(changes)
+        values = changes.all_values()
         made += [recollect(changes, values, old[out.name], out) for out in collections]
     return made
 

@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 
 from viewkeep.delta import KEY, WEIGHT
-from viewkeep.engine.ordered import GAIN, Changes
+from viewkeep.engine.ordered import Changes
+from viewkeep.engine.pages import GAIN
 from viewkeep.errors import PipelineError
 from viewkeep.ops.ordered import GROUP, TIMES, VALUE
 from viewkeep.ops.ranks import ANCHOR, BELOW, Percentile, resulting
@@ -80,7 +81,7 @@ class _Gained:
 def _by_group(changes: Changes, distinct: bool) -> dict[int, _Gained]:
     times = pl.col(TIMES).sign() if distinct else pl.col(TIMES)
     gain = pl.col(WEIGHT) if distinct else pl.col(GAIN)
-    rows = changes.rows.sort(GROUP, KEY).select(GROUP, KEY, VALUE, times, gain.alias(GAIN))
+    rows = changes.keyed.sort(GROUP, KEY).select(GROUP, KEY, VALUE, times, gain.alias(GAIN))
     listed = rows.group_by(GROUP, maintain_order=True).agg(KEY, VALUE, TIMES, GAIN)
     return {group: _Gained(*parts) for group, *parts in listed.iter_rows()}
 
@@ -92,8 +93,6 @@ class _Walk:
         self._changes, self._group, self._gained = changes, group, gained
         self._changed = frozenset(gained.keys)
         self._distinct = distinct
-        names = [column.name for column in changes.table.columns]
-        self._places = (names.index(VALUE), names.index(TIMES))
 
     def gained_below(self, key: bytes) -> int:
         """How many rows came below this key, less those that left."""
@@ -142,9 +141,7 @@ class _Walk:
     def _stored(
         self, start: bytes, stop: bytes | None, *, reverse: bool = False
     ) -> Iterator[_Step]:
-        decode = self._changes.table.row_codec.decode_one
-        for key, row in self._changes.scan(self._group, start, stop, reverse=reverse):
+        scanned = self._changes.scan(self._group, start, stop, reverse=reverse)
+        for key, (value, times) in scanned:
             if key not in self._changed:
-                value, times = decode(row, self._places)
-                assert isinstance(times, int)
                 yield key, 1 if self._distinct else times, value

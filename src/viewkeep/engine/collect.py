@@ -8,31 +8,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from viewkeep.delta import KEY
 from viewkeep.engine.ordered import Changes
 from viewkeep.ops.aggregate import Output
 from viewkeep.ops.collect import collected, filled
 from viewkeep.ops.ordered import GROUP
 
 
-def values_of(changes: Changes) -> pl.DataFrame:
-    """All values of the groups in which some changed, as they are after the epoch."""
-    changed = frozenset(changes.rows[KEY].to_list())
-    groups: list[int] = []
-    rows: list[bytes] = []
-    for group in changes.rows[GROUP].unique().sort().to_list():
-        for key, row in changes.scan(group, b"", None):
-            if key not in changed:
-                groups.append(group)
-                rows.append(row)
-    wanted = [GROUP, *changes.order.schema]
-    stored = changes.table.row_codec.decode(rows)
-    stored = stored.with_columns(pl.Series(GROUP, groups, pl.Int64)).select(wanted)
-    return pl.concat([stored, changes.rows.select(wanted)])
-
-
 def recollect(changes: Changes, values: pl.DataFrame, old: pl.Series, output: Output) -> pl.Series:
-    """An output of all changed groups in order, given the `values_of` them."""
+    """An output of all changed groups in order, given all values of those that changed."""
     made = collected(
         values, changes.order, len(old), output.function, output.parameters, output.distinct
     )

@@ -1,43 +1,54 @@
 """The ordered tables of an Aggregate on one shard: what an epoch does to their values.
 
-Law: a table holds exactly the values that some row of a live group has, under (group, values), with
-how many rows have them. The cost of an epoch is that of its changes: changed values are read by
-key, and an extreme that went is replaced by one seek, however large the group is.
+Law: a table holds exactly the values that some row of a live group has, with how many rows have
+them, in pages (`engine.pages`). The cost of an epoch is that of its changes: the pages of changed
+values are read, and an extreme that went is replaced from its page, or by one seek, however large
+the group is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from viewkeep.codec.keys import KEPT, KeyCodec, bounded_all, group_prefix, prefix_end
+from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
+from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT
+from viewkeep.engine.pages import GAIN, PAGE, advance_pages, value_keys
 from viewkeep.engine.state import ShardState
-from viewkeep.errors import PipelineError
 from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
+from viewkeep.types import DOUBLE
 
-GAIN = "#gain"
-_RANK = "#rank"  # of a group's key
+Entry = tuple[bytes, tuple[Any, ...]]  # the key of a value; its columns and TIMES
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What an epoch does to the values of one ordered table in the changed groups.
-
-    `rows` has a row per changed value: its group's position, its values, how many rows have it
-    afterwards (TIMES), how many more than before (GAIN), whether it appeared (WEIGHT +1), stayed
-    (0) or left (-1), and its key.
-    """
+    """What an epoch does to the values of one ordered table in the changed groups."""
 
     state: ShardState
     table: StateTable
     order: Ordered
-    rows: pl.DataFrame
     prefixes: list[bytes]  # of each changed group's values
+    left: pl.DataFrame  # `engine.pages.Moved.edges`
+    left_in_order: bool
+    rows: pl.DataFrame
+    """A row per changed value: its group's position, its page, its values, how many rows have it
+    afterwards (TIMES), how many more than before (GAIN), whether it appeared (WEIGHT +1), stayed
+    (0) or left (-1)."""
+
+    @cached_property
+    def keyed(self) -> pl.DataFrame:
+        """The changed values with their keys."""
+        keys = self.keys(self.rows[GROUP].to_list(), self.rows)
+        return self.rows.with_columns(pl.Series(KEY, keys, pl.Binary))
 
     @cached_property
     def moved(self) -> pl.DataFrame:
@@ -47,48 +58,67 @@ class Changes:
     @cached_property
     def dead(self) -> frozenset[bytes]:
         """The keys of the values that left."""
-        return frozenset(self.rows.filter(pl.col(WEIGHT) < 0)[KEY].to_list())
+        return frozenset(self.keyed.filter(pl.col(WEIGHT) < 0)[KEY].to_list())
 
     def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
         """The keys of values of these groups."""
-        return value_keys(self.table, self.order, self.prefixes, groups, values)
+        return value_keys(self.order, [self.prefixes[group] for group in groups], values)
+
+    def all_values(self) -> pl.DataFrame:
+        """Every value of the groups in which some changed, after the epoch."""
+        wanted = [GROUP, *self.order.schema]
+        same = [GROUP, *self.order.names]
+        codec = self.order.row_codec
+        groups = self.rows[GROUP].unique().sort().to_numpy()
+        parts = [self.rows.filter(pl.col(TIMES) > 0).select(wanted)]
+        for found in self.state.find(self.table, [self.prefixes[g] for g in groups.tolist()]):
+            rows, counts = unpack(found.rows, codec.width)
+            of = pl.Series(GROUP, np.repeat(groups[found.places], counts))
+            held = codec.decode(rows).with_columns(of).select(wanted)
+            parts.append(held.join(self.rows, on=same, how="anti", nulls_equal=True))
+        return pl.concat(parts)
 
     def scan(
         self, group: int, start: bytes, stop: bytes | None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and rows of a group as they were, chunk by chunk; few if few are asked for."""
-        prefix, limit = self.prefixes[group], 8
-        start, stop = max(start, prefix), prefix_end(prefix) if stop is None else stop
-        while True:
-            chunk = self.state.scan(
-                self.table, start=start, stop=stop, limit=limit, reverse=reverse
+    ) -> Iterator[Entry]:
+        """The values of a group as they were whose keys lie in a range, in order or backwards."""
+        prefix, codec = self.prefixes[group], self.order.row_codec
+        encode = self.order.key_codec.encode_one
+
+        def keyed(row: bytes) -> bytes:
+            return bounded(prefix + encode(codec.decode_one(row)[:-1]))
+
+        for page in self._pages(prefix, start, stop, reverse):
+            packed, _ = unpack([page], codec.width)
+            rows = [row for row in packed.to_list() if row is not None]
+            low = bisect_left(rows, start, key=keyed) if start else 0
+            high = len(rows) if stop is None else bisect_left(rows, stop, key=keyed)
+            within = range(low, high)
+            for place in reversed(within) if reverse else within:
+                values = codec.decode_one(rows[place])
+                yield bounded(prefix + encode(values[:-1])), values
+
+    def _pages(
+        self, prefix: bytes, start: bytes, stop: bytes | None, reverse: bool
+    ) -> Iterator[bytes]:
+        """The pages in which values of a range may lie; few are read if few are asked for."""
+        low, limit = prefix, 1
+        high = prefix_end(prefix) if stop is None else stop
+        if start > prefix:
+            first = self.state.scan(
+                self.table, start=prefix, stop=start + b"\0", limit=1, reverse=True
             )
-            yield from zip(chunk.keys, chunk.rows, strict=True)
+            low = first.keys[0] if first.keys else start
+        while True:
+            chunk = self.state.scan(self.table, start=low, stop=high, limit=limit, reverse=reverse)
+            yield from chunk.rows
             if not chunk.more:
                 return
             if reverse:
-                stop = chunk.keys[-1]
+                high = chunk.keys[-1]
             else:
-                start = chunk.keys[-1] + b"\0"
-            limit = min(limit * 4, 4096)
-
-
-def value_codec(table: StateTable, order: Ordered) -> KeyCodec:
-    """Encodes the values: the end of the table's key."""
-    count = len(order.exprs)
-    return KeyCodec(table.key_codec.types[-count:], order.descending)
-
-
-def value_keys(
-    table: StateTable,
-    order: Ordered,
-    prefixes: Sequence[bytes],
-    groups: Iterable[int],
-    values: pl.DataFrame,
-) -> list[bytes]:
-    """The keys of values of groups, whose keys start with these prefixes."""
-    suffixes = value_codec(table, order).encode([values[name] for name in order.names])
-    return bounded_all([prefixes[g] + s for g, s in zip(groups, suffixes, strict=True)])
+                low = chunk.keys[-1] + b"\0"
+            limit = min(limit * 4, 256)
 
 
 def advance_values(
@@ -97,69 +127,54 @@ def advance_values(
     """Add the gains of values to their table; `groups` are the changed groups, by position."""
     prefixes = [group_prefix(key) for key in groups[KEY].to_list()]
     position = pl.int_range(len(prefixes), dtype=pl.Int64).alias(GROUP)
-    numbered = groups.select(KEY, position, pl.col(KEY).rank("ordinal").alias(_RANK))
-    gain = (
-        gain.join(numbered, on=KEY, how="inner")
-        .group_by(_RANK, GROUP, *order.names)
-        .agg(pl.col(TIMES).sum())
-        .filter(pl.col(TIMES) != 0)
-        # That of the keys, but for a few types: the store is fastest in it, and takes any.
-        .sort(_RANK, *order.names, descending=[False, *order.descending])
-    )
-    keys = value_keys(table, order, prefixes, gain[GROUP].to_list(), gain)
-    gain = gain.with_columns(pl.Series(KEY, keys, pl.Binary))
-    held = state.frame(table, state.lookup(table, keys), [TIMES])
-    before = held[TIMES].fill_null(0)
-    after = (before + gain[TIMES]).alias(TIMES)
-    if (after < 0).any():
-        raise PipelineError(f"one of the {table.purpose} is removed more often than it was added")
-    others = [name for name in table.row_codec.names if name not in gain.columns]
-    rows = gain.with_columns(after, *(groups[name].gather(gain[GROUP]) for name in others))
-    encoded: list[bytes | None] = list(table.row_codec.encode(rows))
-    for place in (after == 0).arg_true().to_list():
-        encoded[place] = None
-    state.stage(table, keys, encoded)
-    rows = gain.select(GROUP, *order.names, KEY, pl.col(TIMES).alias(GAIN)).with_columns(
-        after,
-        ((after > 0).cast(pl.Int64) - (before > 0).cast(pl.Int64)).alias(WEIGHT),
-    )
-    return Changes(state, table, order, rows, prefixes)
+    gain = gain.join(groups.select(KEY, position), on=KEY, how="inner").rename({TIMES: GAIN})
+    doubles = [column.name for column in order.columns if column.type == DOUBLE]
+    if doubles:
+        gain = gain.with_columns(pl.col(doubles) + 0.0)  # -0.0 is stored as 0.0
+    moved = advance_pages(state, table, order, prefixes, gain)
+    before = pl.col(TIMES) - pl.col(GAIN)
+    moves = (pl.col(TIMES) > 0).cast(pl.Int64) - (before > 0).cast(pl.Int64)
+    rows = moved.changed.with_columns(moves.alias(WEIGHT))
+    return Changes(state, table, order, prefixes, moved.edges, moved.in_order, rows)
 
 
-def extremes(changes: Changes, old: pl.DataFrame, largest: bool) -> pl.DataFrame:
+def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: bool) -> pl.DataFrame:
     """The first or last values per changed group: among the old, new ones, and those sought.
 
-    `old` has them as they were, NULL in the first where there were none.
+    `old` has them as they were, NULL in the first where there were none; `alive` says which groups
+    have rows left.
     """
     names = changes.order.names
     numbered = old.select(names).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
     present = numbered.filter(pl.col(VALUE).is_not_null())
-    keys = changes.keys(present[GROUP].to_list(), present)
-    gone = pl.Series([key in changes.dead for key in keys], dtype=pl.Boolean)
-    lost: list[int] = present.filter(gone)[GROUP].to_list()
-    sought = [(group, row) for group in lost for row in _seek(changes, group, largest)]
-    found = changes.table.row_codec.decode([row for _, row in sought]).select(names)
-    candidates = [
-        changes.rows.filter(pl.col(WEIGHT) > 0).select(GROUP, *names),
-        present.filter(~gone),
-        found.insert_column(0, pl.Series(GROUP, [group for group, _ in sought], pl.Int64)),
+    gone = changes.rows.filter(pl.col(WEIGHT) < 0).select(GROUP, *names, PAGE)
+    present = present.join(gone, on=[GROUP, *names], how="left", nulls_equal=True)
+    kept = present.filter(pl.col(PAGE).is_null())
+    lost = present.filter(pl.col(PAGE).is_not_null())
+    if changes.left_in_order:
+        lost = lost.join(changes.left, on=PAGE, how="anti")  # the others' next is beside them
+    groups = lost[GROUP].filter(alive.gather(lost[GROUP]))
+    sought = [
+        (group, *values[:-1]) for group in groups for values in _seek(changes, group, largest)
     ]
+    candidates = [part.select(numbered.columns) for part in (changes.left, kept)]
+    candidates.append(pl.DataFrame(sought, numbered.schema, orient="row"))
     return best(pl.concat(candidates), changes.order, old.height, largest)
 
 
-def _seek(changes: Changes, group: int, largest: bool) -> Iterator[bytes]:
-    """The row of a group's first (last) values that this epoch leaves, or several to choose from.
+def _seek(changes: Changes, group: int, largest: bool) -> Iterator[tuple[Any, ...]]:
+    """A group's first (last) values that this epoch leaves, or several to choose from.
 
     Keys that were cut are in the order of their digests, and other long keys lie among them: all
     that agree on their kept bytes are candidates.
     """
     kept: bytes | None = None
-    for key, row in changes.scan(group, b"", None, reverse=largest):
+    for key, values in changes.scan(group, b"", None, reverse=largest):
         if kept is not None and key[:KEPT] != kept:
             return
         if key in changes.dead:
             continue
-        yield row
+        yield values
         if len(key) <= KEPT:
             return
         kept = key[:KEPT]

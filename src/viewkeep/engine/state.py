@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from viewkeep.plan.program import StateTable
-from viewkeep.stores.contract import Chunk, Found, StateWrite, Store
+from viewkeep.stores.contract import Chunk, Floor, Found, StateWrite, Store
 
 ROWS_AT_ONCE = 20_000  # of those found by prefixes
 
@@ -66,6 +66,10 @@ class ShardState:
         return self.store.state_find(
             self.shard, table.number, prefixes, self.epoch - 1, limits=limits, size=ROWS_AT_ONCE
         )
+
+    def floor(self, table: StateTable, keys: Sequence[bytes], lows: Sequence[bytes]) -> Floor:
+        """For each key the last row at or before it, not before its low, at the epoch before."""
+        return self.store.state_floor(self.shard, table.number, keys, lows, self.epoch - 1)
 
     def stage(self, table: StateTable, keys: Sequence[bytes], rows: Sequence[bytes | None]) -> None:
         """Note rows to write; nothing reaches the store before `commit`."""

@@ -12,6 +12,8 @@ from functools import cached_property
 
 import polars as pl
 
+from viewkeep.codec.keys import KeyCodec
+from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.types import BIGINT, Column
@@ -48,6 +50,16 @@ class Ordered:
         pairs = zip(self.names, self.exprs, strict=True)
         return (*(Column(name, expr.type) for name, expr in pairs), Column(TIMES, BIGINT))
 
+    @cached_property
+    def row_codec(self) -> RowCodec:
+        """The bytes of one value in its table: the columns of the value, and TIMES."""
+        return RowCodec(self.columns)
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """Encodes values so that their bytes are in order."""
+        return KeyCodec(tuple(expr.type for expr in self.exprs), self.descending)
+
     @property
     def schema(self) -> dict[str, pl.DataType]:
         return {column.name: column.type.polars for column in self.columns}
@@ -64,10 +76,10 @@ def counted(
     return rows.group_by(*by, *named).agg(pl.col(WEIGHT).sum().alias(TIMES))
 
 
-def in_order(values: pl.DataFrame, order: Ordered) -> pl.DataFrame:
-    """Values of groups, sorted by group and then as the order says."""
+def in_order(values: pl.DataFrame, order: Ordered, within: str = GROUP) -> pl.DataFrame:
+    """Values sorted by group, or by another column, and within that as the order says."""
     down = [False, *order.descending]
-    return values.sort(GROUP, *order.names, descending=down, nulls_last=down)
+    return values.sort(within, *order.names, descending=down, nulls_last=down)
 
 
 def best(candidates: pl.DataFrame, order: Ordered, groups: int, largest: bool) -> pl.DataFrame:

@@ -129,6 +129,18 @@ class Found:
     rows: list[bytes]
 
 
+NONE = -1  # the place of no row
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The rows at or before some keys: for each key the place of its row, or NONE; and the rows."""
+
+    places: list[int]
+    keys: list[bytes]
+    rows: list[bytes]
+
+
 @dataclass(frozen=True)
 class Changed:
     """Rows of one state table that some epochs have changed, in key order.
@@ -317,6 +329,24 @@ class Store(ABC):
                     places, keys, rows = [], [], []
         if rows:
             yield Found(places, keys, rows)
+
+    def state_floor(
+        self, shard: int, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
+    ) -> Floor:
+        """For each key the last row at or before it that is not before its `low`, as of epoch `at`.
+
+        Both rise, or stay, from one to the next. Stores may have a faster way.
+        """
+        floor = Floor([], [], [])
+        for key, low in zip(keys, lows, strict=True):
+            chunk = self.state_scan(
+                shard, table, start=low, stop=key + b"\0", limit=1, at=at, reverse=True
+            )
+            if chunk.keys and chunk.keys != floor.keys[-1:]:
+                floor.keys.append(chunk.keys[0])
+                floor.rows.append(chunk.rows[0])
+            floor.places.append(len(floor.keys) - 1 if chunk.keys else NONE)
+        return floor
 
     def state_changes(
         self,

@@ -13,6 +13,7 @@ the writes of an epoch again changes nothing; an epoch older than the shard's is
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress, islice, repeat, takewhile
 from operator import not_
@@ -21,7 +22,7 @@ from viewkeep.codec import versions
 from viewkeep.codec.keys import MAX_KEY, rising
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
-from viewkeep.stores.contract import Changed, Chunk, Found, StateWrite, TableSize
+from viewkeep.stores.contract import NONE, Changed, Chunk, Floor, Found, StateWrite, TableSize
 from viewkeep.stores.lmdb import noted
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
@@ -115,6 +116,42 @@ def find(
                 place, taken, after = place + 1, 0, b""
         if rows:
             yield Found(places, keys, rows)
+
+
+def floor(
+    shard: Environment, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
+) -> Floor:
+    """For each key the last row in [low, key] as of epoch `at`: one seek for each row found."""
+    visible = versions.visible
+    head = table.to_bytes(PREFIX, "big")
+    found = Floor([], [], [])
+    place = 0
+    with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
+        _check_kept(shard, txn, at)
+        while place < len(keys):
+            low, key = lows[place], head + keys[place]
+            there = cursor.set_range(key + b"\0")
+            following = cursor.key() if there else b""
+            there = cursor.prev() if there else cursor.last()
+            row, least = None, head + low
+            while there:
+                key, value = cursor.item()
+                if key < least or (row := visible(value, at)) is not None:
+                    break
+                there = cursor.prev()
+            if row is not None and found.keys[-1:] != [key[PREFIX:]]:
+                found.keys.append(key[PREFIX:])
+                found.rows.append(row)
+            # So it is for the keys after this one, up to the next record or the next low.
+            same = len(keys)
+            if following.startswith(head):
+                same = bisect_left(keys, following[PREFIX:], place)
+            if lows[same - 1] != low:
+                same = bisect_right(lows, low, place, same)
+            at_or_before = NONE if row is None else len(found.keys) - 1
+            found.places.extend(repeat(at_or_before, same - place))
+            place = same
+    return found
 
 
 def changes(

@@ -16,6 +16,7 @@ from viewkeep.stores.contract import (
     Changed,
     Chunk,
     Cut,
+    Floor,
     Found,
     LogBatch,
     Sizes,
@@ -157,6 +158,11 @@ class LmdbStore(Store):
         size: int = 20_000,
     ) -> Iterator[Found]:
         return state.find(self._database.shards[shard], table, prefixes, at, limits, size)
+
+    def state_floor(
+        self, shard: int, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
+    ) -> Floor:
+        return state.floor(self._database.shards[shard], table, keys, lows, at)
 
     def state_changes(
         self,

@@ -1,0 +1,208 @@
+"""Pages of an ordered table on one shard: values of a group that lie side by side, as one row.
+
+Law: the values in a page are in the order of their keys, none of them is before the page's key, and
+all are before the next page's. So a value's page is the last one at or before its key. A value
+before all pages of its group goes into a new page, whose key is the group's prefix. A page that
+grew too large is split, one without values is removed; pages are not put together again.
+
+An epoch reads and writes the pages in which values change: whole arrays at a time, since a page is
+one object for Python and one record for the store, and holds dozens of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import add
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from viewkeep.codec.keys import KEPT, bounded_all, rising
+from viewkeep.codec.packed import starts_of
+from viewkeep.codec.pages import pack, unpack
+from viewkeep.delta import KEY
+from viewkeep.engine.state import ShardState
+from viewkeep.errors import PipelineError
+from viewkeep.ops.ordered import GROUP, TIMES, Ordered, in_order
+from viewkeep.plan.program import StateTable
+from viewkeep.stores.contract import NONE, Floor
+
+GAIN = "#gain"  # how many more rows hold a value than before
+PAGE = "#page"  # a page's position among those that an epoch touches
+FULL = 640  # bytes: larger pages are split, so that two versions fit into half a page of LMDB's
+PART = 320  # bytes: into parts of about this size
+AT_ONCE = 20_000  # pages
+_SHORT = 100  # bytes of a value: with a group's prefix its key is too short to be cut
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What an epoch does to values.
+
+    Both frames have GROUP, PAGE, the columns of the values, how many rows hold it afterwards
+    (TIMES), and GAIN. `changed` are the values with a gain; `edges` are the first and the last
+    values that are left in each page, or all that are left if they are not `in_order`.
+    """
+
+    changed: pl.DataFrame
+    edges: pl.DataFrame
+    in_order: bool  # no key was cut: the order of keys is that of values
+
+
+def value_keys(order: Ordered, prefixes: Iterable[bytes], values: pl.DataFrame) -> list[bytes]:
+    """The keys of values, each of the group whose keys start with its prefix."""
+    suffixes = order.key_codec.encode([values[name] for name in order.names])
+    return bounded_all(list(map(add, prefixes, suffixes)))
+
+
+def advance_pages(
+    state: ShardState,
+    table: StateTable,
+    order: Ordered,
+    prefixes: Sequence[bytes],
+    gain: pl.DataFrame,
+) -> Moved:
+    """Add gains to their values and stage the pages; `gain` has GROUP, the values, and GAIN."""
+    gain = _summed(in_order(gain, order), (GROUP, *order.names), (GAIN,))
+    gain = gain.filter(pl.col(GAIN) != 0)
+    lows = _each(prefixes, gain[GROUP].to_numpy())
+    keys = value_keys(order, lows, gain)
+    if not rising(keys):
+        by_key = np.array(sorted(range(len(keys)), key=keys.__getitem__))
+        gain, keys, lows = gain[by_key], _each(keys, by_key), _each(lows, by_key)
+    uncut = max(map(len, keys), default=0) <= KEPT
+    moved = []
+    for pages in _touched(state.floor(table, keys, lows), gain, prefixes):
+        values, ordered = pages.advanced(order, uncut)
+        if (values[TIMES] < 0).any():
+            raise PipelineError(
+                f"one of the {table.purpose} is removed more often than it was added"
+            )
+        live = values.filter(pl.col(TIMES) > 0)
+        state.stage(table, *pages.written(order, live))
+        changed, edges = values.filter(pl.col(GAIN) != 0), _edges(live) if ordered else live
+        moved.append(Moved(pages.located(changed), pages.located(edges), ordered))
+    return Moved(
+        pl.concat([part.changed for part in moved]),
+        pl.concat([part.edges for part in moved]),
+        all(part.in_order for part in moved),
+    )
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Pages that an epoch touches, in key order, as they were, with the gains of their values.
+
+    A page is named by its position here.
+    """
+
+    first: int  # the position of the first among all that the epoch touches
+    keys: list[bytes]
+    rows: list[bytes | None]  # None: it is new
+    groups: NDArray[np.int64]  # the position of each page's group
+    prefixes: list[bytes]  # of those groups
+    gain: pl.DataFrame  # PAGE, the values, GAIN
+
+    def advanced(self, order: Ordered, uncut: bool) -> tuple[pl.DataFrame, bool]:
+        """The values with TIMES as it is afterwards and GAIN, 0 where nothing changed.
+
+        By page and in the order of keys; and whether that is the order of values too: not where a
+        key was cut, which `uncut` says of the gains' alone.
+        """
+        codec = order.row_codec
+        rows, counts = unpack([row for row in self.rows if row is not None], codec.width)
+        there = [place for place, row in enumerate(self.rows) if row is not None]
+        held = codec.decode(rows).with_columns(pl.Series(PAGE, np.repeat(there, counts), pl.Int64))
+        none = pl.lit(0, pl.Int64)
+        values = pl.concat(
+            [
+                held.select(PAGE, *order.names, TIMES, none.alias(GAIN)),
+                self.gain.select(PAGE, *order.names, none.alias(TIMES), GAIN),
+            ]
+        )
+        # Keys of one width are as long as those of gains; others at most twice as long as rows.
+        short = codec.width is not None or int(rows.lengths.max(initial=0)) <= _SHORT
+        if uncut and short:
+            values = in_order(values, order, PAGE)
+        else:
+            keys = value_keys(order, _each(self.prefixes, values[PAGE].to_numpy()), values)
+            values = values.with_columns(pl.Series(KEY, keys, pl.Binary)).sort(PAGE, KEY).drop(KEY)
+        values = _summed(values, (PAGE, *order.names), (TIMES, GAIN))
+        return values.with_columns(pl.col(TIMES) + pl.col(GAIN)), uncut and short
+
+    def located(self, values: pl.DataFrame) -> pl.DataFrame:
+        """Values with the position of their group, and of their page among all of the epoch."""
+        groups = pl.Series(GROUP, self.groups[values[PAGE].to_numpy()], pl.Int64)
+        return values.with_columns(groups, pl.col(PAGE) + self.first)
+
+    def written(self, order: Ordered, live: pl.DataFrame) -> tuple[list[bytes], list[bytes | None]]:
+        """Keys and bytes of the pages with these values; None for those that have none."""
+        page, count = live[PAGE].to_numpy(), len(self.keys)
+        rows = order.row_codec.encode_packed(live)
+        sizes = np.bincount(page, rows.lengths, count).astype(np.int64)
+        parts = np.where(sizes > FULL, np.maximum(sizes // PART, 1), 1)
+        part = (rows.starts - starts_of(sizes)[page]) * parts[page] // sizes[page]
+        begins = np.ones(len(page), np.bool_)
+        begins[1:] = (page[1:] != page[:-1]) | (part[1:] != part[:-1])
+        firsts = np.flatnonzero(begins)
+        pages = page[firsts]
+        bodies: list[bytes | None] = [*pack(rows, firsts, order.row_codec.width)]
+        keys = _each(self.keys, pages)
+        split = np.flatnonzero(pages[1:] == pages[:-1]) + 1
+        if len(split):
+            heads = live[firsts[split]]
+            made = value_keys(order, _each(self.prefixes, pages[split]), heads)
+            for place, key in zip(split.tolist(), made, strict=True):
+                keys[place] = key
+        gone = np.flatnonzero(sizes == 0)
+        return keys + _each(self.keys, gone), bodies + [None] * len(gone)
+
+
+def _touched(floor: Floor, gain: pl.DataFrame, prefixes: Sequence[bytes]) -> Iterator[_Pages]:
+    """The pages of gains, which are in key order, some thousands at a time.
+
+    At once they would take several times the memory of their bytes.
+    """
+    places, groups = np.array(floor.places, np.int64), gain[GROUP].to_numpy()
+    begins = np.ones(len(places), np.bool_)
+    begins[1:] = (places[1:] != places[:-1]) | (groups[1:] != groups[:-1])
+    firsts = np.flatnonzero(begins)
+    page = np.cumsum(begins) - 1
+    for first in range(0, max(len(firsts), 1), AT_ONCE):
+        chosen = firsts[first : first + AT_ONCE]
+        start, stop = np.searchsorted(page, [first, first + AT_ONCE]).tolist()
+        lows = _each(prefixes, groups[chosen])
+        found = places[chosen].tolist()
+        yield _Pages(
+            first,
+            [low if at == NONE else floor.keys[at] for at, low in zip(found, lows, strict=True)],
+            [None if at == NONE else floor.rows[at] for at in found],
+            groups[chosen],
+            lows,
+            gain[start:stop].with_columns(pl.Series(PAGE, page[start:stop] - first, pl.Int64)),
+        )
+
+
+def _edges(live: pl.DataFrame) -> pl.DataFrame:
+    """The first and the last value of each page."""
+    page = pl.col(PAGE)
+    return live.filter(page.ne_missing(page.shift(1)) | page.ne_missing(page.shift(-1)))
+
+
+def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:
+    """Of sorted rows that agree in some columns the first, with the sums of other columns."""
+    if rows.height < 2:
+        return rows
+    differs = [pl.col(name).ne_missing(pl.col(name).shift(1)) for name in same]
+    first = rows.select(pl.any_horizontal(differs)).to_series()
+    starts = first.arg_true().to_numpy()
+    if len(starts) == rows.height:
+        return rows
+    added = [pl.Series(name, np.add.reduceat(rows[name].to_numpy(), starts)) for name in sums]
+    return rows.filter(first).with_columns(added)
+
+
+def _each(items: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
+    return [items[place] for place in places.tolist()]
