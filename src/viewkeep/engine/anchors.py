@@ -81,7 +81,7 @@ class _Gained:
 def _by_group(changes: Changes, distinct: bool) -> dict[int, _Gained]:
     times = pl.col(TIMES).sign() if distinct else pl.col(TIMES)
     gain = pl.col(WEIGHT) if distinct else pl.col(GAIN)
-    rows = changes.keyed.sort(GROUP, KEY).select(GROUP, KEY, VALUE, times, gain.alias(GAIN))
+    rows = changes.rows.sort(GROUP, KEY).select(GROUP, KEY, VALUE, times, gain.alias(GAIN))
     listed = rows.group_by(GROUP, maintain_order=True).agg(KEY, VALUE, TIMES, GAIN)
     return {group: _Gained(*parts) for group, *parts in listed.iter_rows()}
 

@@ -40,15 +40,9 @@ class Changes:
     left: pl.DataFrame  # `engine.pages.Moved.edges`
     left_in_order: bool
     rows: pl.DataFrame
-    """A row per changed value: its group's position, its page, its values, how many rows have it
-    afterwards (TIMES), how many more than before (GAIN), whether it appeared (WEIGHT +1), stayed
-    (0) or left (-1)."""
-
-    @cached_property
-    def keyed(self) -> pl.DataFrame:
-        """The changed values with their keys."""
-        keys = self.keys(self.rows[GROUP].to_list(), self.rows)
-        return self.rows.with_columns(pl.Series(KEY, keys, pl.Binary))
+    """A row per changed value: its key, its group's position, its page, its values, how many rows
+    have it afterwards (TIMES), how many more than before (GAIN), whether it appeared (WEIGHT +1),
+    stayed (0) or left (-1)."""
 
     @cached_property
     def moved(self) -> pl.DataFrame:
@@ -56,9 +50,10 @@ class Changes:
         return self.rows.filter(pl.col(WEIGHT) != 0)
 
     @cached_property
-    def dead(self) -> frozenset[bytes]:
-        """The keys of the values that left."""
-        return frozenset(self.keyed.filter(pl.col(WEIGHT) < 0)[KEY].to_list())
+    def dead(self) -> dict[bytes, int]:
+        """The keys of the values that left, and the pages that they left."""
+        left = self.rows.filter(pl.col(WEIGHT) < 0)
+        return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
 
     def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
         """The keys of values of these groups."""
@@ -147,17 +142,18 @@ def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: boo
     names = changes.order.names
     numbered = old.select(names).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
     present = numbered.filter(pl.col(VALUE).is_not_null())
-    gone = changes.rows.filter(pl.col(WEIGHT) < 0).select(GROUP, *names, PAGE)
-    present = present.join(gone, on=[GROUP, *names], how="left", nulls_equal=True)
-    kept = present.filter(pl.col(PAGE).is_null())
-    lost = present.filter(pl.col(PAGE).is_not_null())
-    if changes.left_in_order:
-        lost = lost.join(changes.left, on=PAGE, how="anti")  # the others' next is beside them
-    groups = lost[GROUP].filter(alive.gather(lost[GROUP]))
-    sought = [
-        (group, *values[:-1]) for group in groups for values in _seek(changes, group, largest)
+    keys = changes.keys(present[GROUP].to_list(), present)
+    pages = [changes.dead.get(key) for key in keys]
+    stays = pl.Series([page is None for page in pages], dtype=pl.Boolean)
+    # If anything is left in the page of a value that went, the next value is there.
+    beside = set(changes.left[PAGE].to_list()) if changes.left_in_order else set()
+    lost = [
+        group
+        for group, page in zip(present[GROUP].to_list(), pages, strict=True)
+        if page is not None and page not in beside and alive[group]
     ]
-    candidates = [part.select(numbered.columns) for part in (changes.left, kept)]
+    sought = [(group, *values[:-1]) for group in lost for values in _seek(changes, group, largest)]
+    candidates = [part.select(numbered.columns) for part in (changes.left, present.filter(stays))]
     candidates.append(pl.DataFrame(sought, numbered.schema, orient="row"))
     return best(pl.concat(candidates), changes.order, old.height, largest)
 

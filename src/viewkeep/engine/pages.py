@@ -42,8 +42,8 @@ class Moved:
     """What an epoch does to values.
 
     Both frames have GROUP, PAGE, the columns of the values, how many rows hold it afterwards
-    (TIMES), and GAIN. `changed` are the values with a gain; `edges` are the first and the last
-    values that are left in each page, or all that are left if they are not `in_order`.
+    (TIMES), and GAIN. `changed` are the values with a gain, with their KEYs; `edges` are the first
+    and the last values that are left in each page, or all that are left if not `in_order`.
     """
 
     changed: pl.DataFrame
@@ -66,44 +66,43 @@ def advance_pages(
 ) -> Moved:
     """Add gains to their values and stage the pages; `gain` has GROUP, the values, and GAIN."""
     gain = _summed(in_order(gain, order), (GROUP, *order.names), (GAIN,))
-    gain = gain.filter(pl.col(GAIN) != 0)
+    if (gain[GAIN] == 0).any():
+        gain = gain.filter(pl.col(GAIN) != 0)
     lows = _each(prefixes, gain[GROUP].to_numpy())
     keys = value_keys(order, lows, gain)
     if not rising(keys):
         by_key = np.array(sorted(range(len(keys)), key=keys.__getitem__))
         gain, keys, lows = gain[by_key], _each(keys, by_key), _each(lows, by_key)
     uncut = max(map(len, keys), default=0) <= KEPT
-    moved = []
+    changed, edges, ordered = list[pl.DataFrame](), list[pl.DataFrame](), True
     for pages in _touched(state.floor(table, keys, lows), gain, prefixes):
-        values, ordered = pages.advanced(order, uncut)
+        values, in_their_order = pages.advanced(order, uncut)
         if (values[TIMES] < 0).any():
             raise PipelineError(
                 f"one of the {table.purpose} is removed more often than it was added"
             )
-        live = values.filter(pl.col(TIMES) > 0)
+        # By places: a filter is a query, which costs more than a few rows do.
+        live = values[np.flatnonzero(values[TIMES].to_numpy() > 0)]
         state.stage(table, *pages.written(order, live))
-        changed, edges = values.filter(pl.col(GAIN) != 0), _edges(live) if ordered else live
-        moved.append(Moved(pages.located(changed), pages.located(edges), ordered))
-    return Moved(
-        pl.concat([part.changed for part in moved]),
-        pl.concat([part.edges for part in moved]),
-        all(part.in_order for part in moved),
-    )
+        changed.append(values[np.flatnonzero(values[GAIN].to_numpy())])
+        edges.append(_edges(live) if in_their_order else live)
+        ordered &= in_their_order
+    # The values with a gain are the gains, in the same order.
+    key = pl.Series(KEY, keys, pl.Binary)
+    return Moved(pl.concat(changed).insert_column(0, key), pl.concat(edges), ordered)
 
 
 @dataclass(frozen=True)
 class _Pages:
-    """Pages that an epoch touches, in key order, as they were, with the gains of their values.
+    """Pages that an epoch touches, in key order, as they were, with the gains of their values."""
 
-    A page is named by its position here.
-    """
-
-    first: int  # the position of the first among all that the epoch touches
+    first: int  # PAGE of the first
     keys: list[bytes]
     rows: list[bytes | None]  # None: it is new
     groups: NDArray[np.int64]  # the position of each page's group
     prefixes: list[bytes]  # of those groups
-    gain: pl.DataFrame  # PAGE, the values, GAIN
+    gain: pl.DataFrame  # the values, GAIN
+    places: NDArray[np.int64]  # PAGE of each gain
 
     def advanced(self, order: Ordered, uncut: bool) -> tuple[pl.DataFrame, bool]:
         """The values with TIMES as it is afterwards and GAIN, 0 where nothing changed.
@@ -113,33 +112,31 @@ class _Pages:
         """
         codec = order.row_codec
         rows, counts = unpack([row for row in self.rows if row is not None], codec.width)
-        there = [place for place, row in enumerate(self.rows) if row is not None]
-        held = codec.decode(rows).with_columns(pl.Series(PAGE, np.repeat(there, counts), pl.Int64))
-        none = pl.lit(0, pl.Int64)
-        values = pl.concat(
-            [
-                held.select(PAGE, *order.names, TIMES, none.alias(GAIN)),
-                self.gain.select(PAGE, *order.names, none.alias(TIMES), GAIN),
-            ]
-        )
+        there = [place for place, row in enumerate(self.rows, self.first) if row is not None]
+        held = codec.decode(rows)
+        places = np.append(np.repeat(there, counts), self.places).astype(np.int64)
+        none = np.zeros(held.height + self.gain.height, np.int64)
+        times, gained = none.copy(), none
+        times[: held.height], gained[held.height :] = held[TIMES], self.gain[GAIN]
+        columns = [pl.Series(PAGE, places)]
+        columns += [held[name].append(self.gain[name]) for name in order.names]
+        values = pl.DataFrame([*columns, pl.Series(TIMES, times), pl.Series(GAIN, gained)])
         # Keys of one width are as long as those of gains; others at most twice as long as rows.
         short = codec.width is not None or int(rows.lengths.max(initial=0)) <= _SHORT
         if uncut and short:
             values = in_order(values, order, PAGE)
         else:
-            keys = value_keys(order, _each(self.prefixes, values[PAGE].to_numpy()), values)
+            keys = value_keys(order, _each(self.prefixes, self._places(values)), values)
             values = values.with_columns(pl.Series(KEY, keys, pl.Binary)).sort(PAGE, KEY).drop(KEY)
         values = _summed(values, (PAGE, *order.names), (TIMES, GAIN))
-        return values.with_columns(pl.col(TIMES) + pl.col(GAIN)), uncut and short
-
-    def located(self, values: pl.DataFrame) -> pl.DataFrame:
-        """Values with the position of their group, and of their page among all of the epoch."""
-        groups = pl.Series(GROUP, self.groups[values[PAGE].to_numpy()], pl.Int64)
-        return values.with_columns(groups, pl.col(PAGE) + self.first)
+        groups = pl.Series(GROUP, self.groups[self._places(values)], pl.Int64)
+        columns = [groups, values[PAGE], *(values[name] for name in order.names)]
+        columns += [values[TIMES] + values[GAIN], values[GAIN]]
+        return pl.DataFrame(columns), uncut and short
 
     def written(self, order: Ordered, live: pl.DataFrame) -> tuple[list[bytes], list[bytes | None]]:
         """Keys and bytes of the pages with these values; None for those that have none."""
-        page, count = live[PAGE].to_numpy(), len(self.keys)
+        page, count = self._places(live), len(self.keys)
         rows = order.row_codec.encode_packed(live)
         sizes = np.bincount(page, rows.lengths, count).astype(np.int64)
         parts = np.where(sizes > FULL, np.maximum(sizes // PART, 1), 1)
@@ -158,6 +155,10 @@ class _Pages:
                 keys[place] = key
         gone = np.flatnonzero(sizes == 0)
         return keys + _each(self.keys, gone), bodies + [None] * len(gone)
+
+    def _places(self, values: pl.DataFrame) -> NDArray[np.int64]:
+        """The place of each value's page here."""
+        return values[PAGE].to_numpy() - self.first
 
 
 def _touched(floor: Floor, gain: pl.DataFrame, prefixes: Sequence[bytes]) -> Iterator[_Pages]:
@@ -181,14 +182,16 @@ def _touched(floor: Floor, gain: pl.DataFrame, prefixes: Sequence[bytes]) -> Ite
             [None if at == NONE else floor.rows[at] for at in found],
             groups[chosen],
             lows,
-            gain[start:stop].with_columns(pl.Series(PAGE, page[start:stop] - first, pl.Int64)),
+            gain[start:stop],
+            page[start:stop],
         )
 
 
 def _edges(live: pl.DataFrame) -> pl.DataFrame:
     """The first and the last value of each page."""
-    page = pl.col(PAGE)
-    return live.filter(page.ne_missing(page.shift(1)) | page.ne_missing(page.shift(-1)))
+    page = live[PAGE].to_numpy()
+    differs = page[1:] != page[:-1]
+    return live[np.flatnonzero(np.append(True, differs) | np.append(differs, True))[: live.height]]
 
 
 def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:
@@ -196,12 +199,14 @@ def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.
     if rows.height < 2:
         return rows
     differs = [pl.col(name).ne_missing(pl.col(name).shift(1)) for name in same]
-    first = rows.select(pl.any_horizontal(differs)).to_series()
-    starts = first.arg_true().to_numpy()
+    starts = rows.select(pl.any_horizontal(differs).arg_true()).to_series().to_numpy()
     if len(starts) == rows.height:
         return rows
-    added = [pl.Series(name, np.add.reduceat(rows[name].to_numpy(), starts)) for name in sums]
-    return rows.filter(first).with_columns(added)
+    added = {name: np.add.reduceat(rows[name].to_numpy(), starts) for name in sums}
+    firsts = rows[starts]
+    return pl.DataFrame(
+        [pl.Series(column.name, added.get(column.name, column)) for column in firsts]
+    )
 
 
 def _each(items: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:
