@@ -33,6 +33,7 @@ _EPOCH = struct.Struct(">Q")
 _SIZE = struct.Struct("<qq")
 _SIZE_KEY = b"size"
 _FEW = 200  # rows
+_NEAR = 32  # keys: where the next row is looked for first
 
 
 def get(
@@ -143,9 +144,12 @@ def floor(
                 found.keys.append(key[PREFIX:])
                 found.rows.append(row)
             # So it is for the keys after this one, up to the next record or the next low.
-            same = len(keys)
+            same, near = len(keys), place + _NEAR
             if following.startswith(head):
-                same = bisect_left(keys, following[PREFIX:], place)
+                beyond = following[PREFIX:]
+                if near < same and keys[near] >= beyond:
+                    same = near
+                same = bisect_left(keys, beyond, place, same)
             if lows[same - 1] != low:
                 same = bisect_right(lows, low, place, same)
             at_or_before = NONE if row is None else len(found.keys) - 1
