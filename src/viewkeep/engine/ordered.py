@@ -140,21 +140,22 @@ def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: boo
     have rows left.
     """
     names = changes.order.names
-    numbered = old.select(names).with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
-    present = numbered.filter(pl.col(VALUE).is_not_null())
-    keys = changes.keys(present[GROUP].to_list(), present)
+    here = np.flatnonzero(old[VALUE].is_not_null().to_numpy())
+    present = old.select(names)[here].insert_column(0, pl.Series(GROUP, here, pl.Int64))
+    keys = changes.keys(here.tolist(), present)
     pages = [changes.dead.get(key) for key in keys]
-    stays = pl.Series([page is None for page in pages], dtype=pl.Boolean)
+    stays = np.flatnonzero([page is None for page in pages])
     # If anything is left in the page of a value that went, the next value is there.
     beside = set(changes.left[PAGE].to_list()) if changes.left_in_order else set()
     lost = [
         group
-        for group, page in zip(present[GROUP].to_list(), pages, strict=True)
+        for group, page in zip(here.tolist(), pages, strict=True)
         if page is not None and page not in beside and alive[group]
     ]
     sought = [(group, *values[:-1]) for group in lost for values in _seek(changes, group, largest)]
-    candidates = [part.select(numbered.columns) for part in (changes.left, present.filter(stays))]
-    candidates.append(pl.DataFrame(sought, numbered.schema, orient="row"))
+    candidates = [changes.left.select(present.columns), present[stays]]
+    if sought:
+        candidates.append(pl.DataFrame(sought, present.schema, orient="row"))
     return best(pl.concat(candidates), changes.order, old.height, largest)
 
 

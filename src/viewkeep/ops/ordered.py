@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
+import numpy as np
 import polars as pl
 
 from viewkeep.codec.keys import KeyCodec
@@ -23,6 +24,7 @@ VALUE = "#value"  # the first value of an ordered row; further ones are #value1,
 TIMES = "#times"  # how many rows of the group hold it
 GROUP = "#group"  # a group's position in the frame of changed groups
 _LARGEST = (1 << 63) - 1
+_MANY = 1_000  # rows from which numbers are made to sort by
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ def in_order(values: pl.DataFrame, order: Ordered, within: str = GROUP) -> pl.Da
 
 def _rank(values: pl.DataFrame, order: Ordered, within: str) -> pl.Series | None:
     """Numbers in the order of the values, if one holds both: sorting them is 4 times as fast."""
-    value = values[order.names[0]].to_physical()
-    if len(order.names) > 1 or value.dtype not in (pl.Int32, pl.Int64):
+    if len(order.names) > 1 or values.height < _MANY:
         return None
-    if value.null_count() or not len(value):
+    value = values[order.names[0]].to_physical()
+    if value.dtype not in (pl.Int32, pl.Int64) or value.null_count():
         return None
     lowest, highest = cast(int, value.min()), cast(int, value.max())
     top, span = cast(int, values[within].max()), highest - lowest + 1
@@ -105,8 +107,10 @@ def _rank(values: pl.DataFrame, order: Ordered, within: str) -> pl.Series | None
 def best(candidates: pl.DataFrame, order: Ordered, groups: int, largest: bool) -> pl.DataFrame:
     """The first (or last) candidate of each group in order; NULLs where there is none."""
     ranked = in_order(candidates.select(GROUP, *order.names), order)
-    chosen = ranked.unique(GROUP, keep="last" if largest else "first", maintain_order=True)
-    return every_group(chosen, groups).drop(GROUP)
+    group = ranked[GROUP].to_numpy()
+    differs = group[1:] != group[:-1]
+    edge = np.append(differs, True) if largest else np.append(True, differs)
+    return every_group(ranked[np.flatnonzero(edge)[: ranked.height]], groups).drop(GROUP)
 
 
 def every_group(rows: pl.DataFrame, groups: int) -> pl.DataFrame:
