@@ -75,18 +75,22 @@ def advance_pages(
         gain, keys, lows = gain[by_key], _each(keys, by_key), _each(lows, by_key)
     uncut = max(map(len, keys), default=0) <= KEPT
     changed, edges, ordered = list[pl.DataFrame](), list[pl.DataFrame](), True
+    page_keys, page_rows = list[bytes](), list[bytes | None]()
     for pages in _touched(state.floor(table, keys, lows), gain, prefixes):
-        values, in_their_order = pages.advanced(order, uncut)
+        values, by_value = pages.advanced(order, uncut)
         if (values[TIMES] < 0).any():
             raise PipelineError(
                 f"one of the {table.purpose} is removed more often than it was added"
             )
         # By places: a filter is a query, which costs more than a few rows do.
         live = values[np.flatnonzero(values[TIMES].to_numpy() > 0)]
-        state.stage(table, *pages.written(order, live))
+        written = pages.written(order, live)
+        page_keys += written[0]
+        page_rows += written[1]
         changed.append(values[np.flatnonzero(values[GAIN].to_numpy())])
-        edges.append(_edges(live) if in_their_order else live)
-        ordered &= in_their_order
+        edges.append(_edges(live) if by_value else live)
+        ordered &= by_value
+    state.stage(table, page_keys, page_rows)
     # The values with a gain are the gains, in the same order.
     key = pl.Series(KEY, keys, pl.Binary)
     return Moved(pl.concat(changed).insert_column(0, key), pl.concat(edges), ordered)
@@ -135,11 +139,11 @@ class _Pages:
         return pl.DataFrame(columns), uncut and short
 
     def written(self, order: Ordered, live: pl.DataFrame) -> tuple[list[bytes], list[bytes | None]]:
-        """Keys and bytes of the pages with these values; None for those that have none."""
+        """Keys and bytes of the pages with these values, in key order; None for an empty one."""
         page, count = self._places(live), len(self.keys)
         rows = order.row_codec.encode_packed(live)
         sizes = np.bincount(page, rows.lengths, count).astype(np.int64)
-        parts = np.where(sizes > FULL, np.maximum(sizes // PART, 1), 1)
+        parts = np.where(sizes > FULL, sizes // PART, 1)
         part = (rows.starts - starts_of(sizes)[page]) * parts[page] // sizes[page]
         begins = np.ones(len(page), np.bool_)
         begins[1:] = (page[1:] != page[:-1]) | (part[1:] != part[:-1])
@@ -154,7 +158,12 @@ class _Pages:
             for place, key in zip(split.tolist(), made, strict=True):
                 keys[place] = key
         gone = np.flatnonzero(sizes == 0)
-        return keys + _each(self.keys, gone), bodies + [None] * len(gone)
+        if not len(gone):
+            return keys, bodies
+        keys += _each(self.keys, gone)
+        bodies += [None] * len(gone)
+        by_page = np.argsort(np.append(pages, gone), kind="stable").tolist()
+        return [keys[place] for place in by_page], [bodies[place] for place in by_page]
 
     def _places(self, values: pl.DataFrame) -> NDArray[np.int64]:
         """The place of each value's page here."""
