@@ -225,3 +225,17 @@ def test_a_value_that_was_never_added_is_not_removed() -> None:
         model.values = {b"x": (5,)}
         with pytest.raises(PipelineError, match="values of x is removed more often"):
             model.advance([(GROUPS[0], b"x", -1)])
+
+
+def test_a_large_value_has_a_page_of_its_own() -> None:
+    """Else each change of a small value beside it would write it again."""
+    with fresh() as store:
+        model = Model(store, (STRING,), (False,))
+        model.epoch = 1
+        words = ["a", "b", "m" * 10_000, "y", "z"]
+        model.values = {word.encode(): (word,) for word in words}
+        _, state = model.advance([(GROUPS[0], word.encode(), 1) for word in words])
+        state.commit()
+        sizes = [len(row) for row in store.state_scan(0, 7, limit=9, at=1).rows]
+        assert len(sizes) == 3
+        assert min(sizes[0], sizes[2]) < 100 < 10_000 < sizes[1] < 10_100

@@ -22,6 +22,7 @@ from viewkeep.stores.contract import (
     ABSENT,
     NONE,
     Cut,
+    Floor,
     Kind,
     StateWrite,
     Store,
@@ -606,6 +607,18 @@ class StateSuite:
                 assert floor.rows == [rows[key] for key in floor.keys]
                 slowly = Store.state_floor(store, 0, TABLE, keys, lows, at)
                 assert slowly == floor
+
+    def test_floor_below_rows_that_are_not_there(self, store: Store) -> None:
+        """A task's first run may have written thousands of rows that its second must not see."""
+        keys = [key(number) for number in range(20_000)]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, [b"", keys[15_000]], [b"first", b"later"])])
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, keys, [b"new"] * len(keys))])
+        lows = [b""] * len(keys)
+        floor = store.state_floor(0, TABLE, keys, lows, 1)
+        assert (floor.keys, floor.rows) == ([b"", keys[15_000]], [b"first", b"later"])
+        assert floor.places == [0] * 15_000 + [1] * 5_000
+        store.state_apply(0, 3, 2, [StateWrite(TABLE, [b"", *keys], [None] * 20_001)])
+        assert store.state_floor(0, TABLE, keys, lows, 3) == Floor([NONE] * len(keys), [], [])
 
     @pytest.mark.parametrize("seed", range(5))
     def test_changes_lead_from_epoch_to_epoch(self, store: Store, seed: int) -> None:

@@ -146,7 +146,8 @@ class _Pages:
         parts = np.where(sizes > FULL, sizes // PART, 1)
         part = (rows.starts - starts_of(sizes)[page]) * parts[page] // sizes[page]
         begins = np.ones(len(page), np.bool_)
-        begins[1:] = (page[1:] != page[:-1]) | (part[1:] != part[:-1])
+        alone = (rows.lengths > PART) & (parts[page] > 1)  # not rewritten with those before it
+        begins[1:] = (page[1:] != page[:-1]) | (part[1:] != part[:-1]) | alone[1:]
         firsts = np.flatnonzero(begins)
         pages = page[firsts]
         bodies: list[bytes | None] = [*pack(rows, firsts, order.row_codec.width)]

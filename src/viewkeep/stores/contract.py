@@ -338,14 +338,21 @@ class Store(ABC):
         Both rise, or stay, from one to the next. Stores may have a faster way.
         """
         floor = Floor([], [], [])
+        place, under, start = NONE, None, b""
         for key, low in zip(keys, lows, strict=True):
+            if low != under:
+                place, under, start = NONE, low, low
+            # What is at or before a key is so for the next, unless another row lies between.
             chunk = self.state_scan(
-                shard, table, start=low, stop=key + b"\0", limit=1, at=at, reverse=True
+                shard, table, start=start, stop=key + b"\0", limit=1, at=at, reverse=True
             )
-            if chunk.keys and chunk.keys != floor.keys[-1:]:
-                floor.keys.append(chunk.keys[0])
-                floor.rows.append(chunk.rows[0])
-            floor.places.append(len(floor.keys) - 1 if chunk.keys else NONE)
+            if chunk.keys:
+                if chunk.keys != floor.keys[-1:]:
+                    floor.keys.append(chunk.keys[0])
+                    floor.rows.append(chunk.rows[0])
+                place = len(floor.keys) - 1
+            floor.places.append(place)
+            start = key + b"\0"
         return floor
 
     def state_changes(

@@ -33,6 +33,7 @@ _EPOCH = struct.Struct(">Q")
 _SIZE = struct.Struct("<qq")
 _SIZE_KEY = b"size"
 _FEW = 200  # rows
+_AT_ONCE = 50_000  # rows whose old and new versions are in memory
 _NEAR = 32  # keys: where the next row is looked for first
 
 
@@ -122,27 +123,36 @@ def find(
 def floor(
     shard: Environment, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
 ) -> Floor:
-    """For each key the last row in [low, key] as of epoch `at`: one seek for each row found."""
+    """For each key the last row in [low, key] as of epoch `at`: a seek for each row found, or two.
+
+    Rows that are not there as of `at`, such as those of a task's first run, are passed over once:
+    whatever is at or before a key is so for the keys after it, unless another row lies between.
+    """
     visible = versions.visible
     head = table.to_bytes(PREFIX, "big")
     found = Floor([], [], [])
-    place = 0
+    place, row_place, least = 0, NONE, b""
     with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
         _check_kept(shard, txn, at)
         while place < len(keys):
-            low, key = lows[place], head + keys[place]
-            there = cursor.set_range(key + b"\0")
+            low = lows[place]
+            if not place or low != lows[place - 1]:
+                row_place, least = NONE, head + low
+            there = cursor.set_range(head + keys[place] + b"\0")
             following = cursor.key() if there else b""
             there = cursor.prev() if there else cursor.last()
-            row, least = None, head + low
             while there:
                 key, value = cursor.item()
-                if key < least or (row := visible(value, at)) is not None:
+                if key < least:
+                    break
+                row = visible(value, at)
+                if row is not None:
+                    if found.keys[-1:] != [key[PREFIX:]]:
+                        found.keys.append(key[PREFIX:])
+                        found.rows.append(row)
+                    row_place = len(found.keys) - 1
                     break
                 there = cursor.prev()
-            if row is not None and found.keys[-1:] != [key[PREFIX:]]:
-                found.keys.append(key[PREFIX:])
-                found.rows.append(row)
             # So it is for the keys after this one, up to the next record or the next low.
             same, near = len(keys), place + _NEAR
             if following.startswith(head):
@@ -152,9 +162,8 @@ def floor(
                 same = bisect_left(keys, beyond, place, same)
             if lows[same - 1] != low:
                 same = bisect_right(lows, low, place, same)
-            at_or_before = NONE if row is None else len(found.keys) - 1
-            found.places.extend(repeat(at_or_before, same - place))
-            place = same
+            found.places.extend(repeat(row_place, same - place))
+            place, least = same, following
     return found
 
 
@@ -213,7 +222,9 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         noted.note(shard, txn, seen, epoch, writes)
         noted.forget(shard, txn, max(horizon, kept_from))
         for table, keys, rows in _by_table(writes):
-            _stamp(shard, txn, epoch, horizon, table, keys, rows)
+            for at in range(0, len(keys), _AT_ONCE):
+                part = slice(at, at + _AT_ONCE)
+                _stamp(shard, txn, epoch, horizon, table, keys[part], rows[part])
 
 
 def _by_table(
