@@ -11,6 +11,7 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -80,10 +81,10 @@ class Refresh:
             self._deleted("part", max(1, some // 4)),
             self._deleted("partsupp", max(1, some // 2)),
         ]
+        parts = made[-4].put
         offers = [
-            {**row, "ps_partkey": part["p_partkey"]}
-            for part in made[-4].put
-            for row in self._draw("partsupp", 2)
+            {**row, "ps_partkey": parts[place // 2]["p_partkey"]}
+            for place, row in enumerate(self._draw("partsupp", 2 * len(parts)))
         ]
         made.append(Change("partsupp", [self._offer(row) for row in _unique(offers)], []))
         return [change for change in made if len(change)]
@@ -116,11 +117,13 @@ class Refresh:
 
     def _new_orders(self, count: int) -> list[Change]:
         orders, lines = [], []
-        for order in self._draw("orders", count):
+        sizes = [self.random.randint(1, 5) for _ in range(count)]
+        drawn = iter(self._draw("lineitem", sum(sizes)))
+        for order, size in zip(self._draw("orders", count), sizes, strict=True):
             key = self.fresh["orders"]
             self.fresh["orders"] += 1
             orders.append(self._order({**order, "o_orderkey": key}))
-            for number, line in enumerate(self._draw("lineitem", self.random.randint(1, 5)), 1):
+            for number, line in enumerate(islice(drawn, size), 1):
                 lines.append(self._line({**line, "l_orderkey": key, "l_linenumber": number}))
         return [Change("orders", orders, []), Change("lineitem", lines, [])]
 
