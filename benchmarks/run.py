@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import tempfile
+from collections.abc import Container
 from pathlib import Path
 
 from rich.console import Console
@@ -62,21 +63,29 @@ def parse(given: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def main(given: list[str] | None = None) -> int:
-    arguments = parse(given)
-    console = Console()
+def measure(
+    arguments: argparse.Namespace,
+    console: Console,
+    only: Container[tuple[str, str]] | None = None,
+) -> results.Run:
+    """Run what was asked for, or `only` some experiments of it."""
     with (
         tempfile.TemporaryDirectory(prefix="viewkeep-bench-") as folder,
         Bench(arguments.size, Path(folder), arguments.peers) as bench,
     ):
-        entries = run(arguments.workloads, bench, console)
-    made = results.describe(arguments.size, entries)
+        return results.describe(arguments.size, run(arguments.workloads, bench, console, only))
+
+
+def main(given: list[str] | None = None) -> int:
+    arguments = parse(given)
+    console = Console()
+    made = measure(arguments, console)
     results.show(made, console)
     if arguments.json:
         results.save(made, arguments.json)
     if arguments.publish:
         publish(made, arguments.publish)
-    return 1 if any(entry["status"] == "failed" for entry in entries) else 0
+    return 1 if any(entry["status"] == "failed" for entry in made["entries"]) else 0
 
 
 if __name__ == "__main__":

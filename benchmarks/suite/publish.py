@@ -75,7 +75,7 @@ def _losses(run: Run) -> Iterator[str]:
         return
     yield "| figure | the other is ahead, times |\n|---|---:|"
     for name, ratio in sorted(lost.items()):
-        yield f"| {name.replace(': than ', ': ')} | {1 / ratio:.2f} |"
+        yield f"| {str(name).replace(': than ', ': ')} | {1 / ratio:.2f} |"
 
 
 def _pivot(entries: list[Entry]) -> Iterator[str]:

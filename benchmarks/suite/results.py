@@ -15,13 +15,13 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from suite.contract import OURS, Size, higher_is_better
-from suite.runner import Entry, shorten
+from suite.runner import Entry, figures, shorten
 
 ROOT = Path(__file__).parents[2]
 LATEST = Path("benchmarks", "results", "latest.json")
@@ -82,28 +82,66 @@ def show(run: Run, console: Console) -> None:
             console.print(f"{head}: {entry['status']}: {entry['reason']}", markup=False)
 
 
-def ratios(run: Run) -> dict[str, float]:
-    """The ratios of a run by name."""
+class Ratio(NamedTuple):
+    """What is compared: a figure of an experiment, with another system or along an axis."""
+
+    workload: str
+    experiment: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.workload}: {self.what}"
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.workload, self.experiment
+
+
+def ratios(run: Run) -> dict[Ratio, float]:
+    """All ratios of a run."""
     return against_others(run) | dict(_along_axes(run["entries"]))
 
 
-def against_others(run: Run) -> dict[str, float]:
-    """How many times better viewkeep is than each other system, by name."""
+def against_others(run: Run) -> dict[Ratio, float]:
+    """How many times better viewkeep is than each other system."""
     return dict(_against_others(run["entries"]))
 
 
-def _against_others(entries: list[Entry]) -> Iterator[tuple[str, float]]:
+def pooled(run: Run, more: Run) -> Run:
+    """A run with the samples of another run of the same work added to its own.
+
+    An experiment that failed in one of them has failed.
+    """
+    further = {(*_place(entry), entry["system"]): entry for entry in more["entries"]}
+
+    def added(entry: Entry) -> Entry:
+        again = further.get((*_place(entry), entry["system"]))
+        if again is None or entry["status"] != "ok":
+            return entry
+        if again["status"] != "ok":
+            return again
+        samples = {
+            name: [*figure["runs"], *again["figures"][name]["runs"]]
+            for name, figure in entry["figures"].items()
+        }
+        return {**entry, "figures": figures(samples)}
+
+    return {**run, "entries": [added(entry) for entry in run["entries"]]}
+
+
+def _against_others(entries: list[Entry]) -> Iterator[tuple[Ratio, float]]:
     ours = {_place(entry): entry for entry in entries if entry["system"] == OURS}
     for entry in entries:
         mine = ours.get(_place(entry))
         if entry["system"] == OURS or mine is None:
             continue
         for figure in filter(_steady, entry["figures"].keys() & mine["figures"].keys()):
-            name = f"{entry['workload']}: {entry['title']}: {figure}: than {entry['system']}"
-            yield name, _better(figure, _median(mine, figure), _median(entry, figure))
+            what = f"{entry['title']}: {figure}: than {entry['system']}"
+            ratio = Ratio(entry["workload"], entry["experiment"], what)
+            yield ratio, _better(figure, _median(mine, figure), _median(entry, figure))
 
 
-def _along_axes(entries: list[Entry]) -> Iterator[tuple[str, float]]:
+def _along_axes(entries: list[Entry]) -> Iterator[tuple[Ratio, float]]:
     families: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry["axis"] and entry["system"] == OURS:
@@ -115,8 +153,9 @@ def _along_axes(entries: list[Entry]) -> Iterator[tuple[str, float]]:
             continue
         for figure in filter(_steady, first["figures"].keys() & last["figures"].keys()):
             what, start, end = first["axis"][0], first["axis"][1], last["axis"][1]
-            name = f"{workload}: {experiment}: {figure}: {start:,g} to {end:,g} {what}"
-            yield name, _better(figure, _median(last, figure), _median(first, figure))
+            told = f"{experiment}: {figure}: {start:,g} to {end:,g} {what}"
+            ratio = Ratio(workload, experiment, told)
+            yield ratio, _better(figure, _median(last, figure), _median(first, figure))
 
 
 def _steady(figure: str) -> bool:

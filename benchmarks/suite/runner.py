@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from suite.bench import Bench
-from suite.contract import Experiment, NotMeasured, Outcome, Result, System, Workload, Wrong
+from suite.contract import Experiment, NotMeasured, Result, System, Workload, Wrong
 from suite.equality import difference
 
 Entry = dict[str, Any]
 
 
-def run(workloads: Iterable[Workload], bench: Bench, console: Console) -> list[Entry]:
-    """All experiments of some workloads."""
-    planned = [(one.name, what) for one in workloads for what in one.experiments(bench)]
+def run(
+    workloads: Iterable[Workload],
+    bench: Bench,
+    console: Console,
+    only: Container[tuple[str, str]] | None = None,
+) -> list[Entry]:
+    """All experiments of some workloads, or `only` those with these names of both."""
+    planned = [
+        (one.name, what)
+        for one in workloads
+        for what in one.experiments(bench)
+        if only is None or (one.name, what.name) in only
+    ]
     entries: list[Entry] = []
     columns = (
         TextColumn("{task.description}"),
@@ -80,7 +90,7 @@ def _entry(
             told = difference(outcome.result, expected)
             if told:
                 raise Wrong(f"its result differs: {told}")
-        entry["figures"] = _figures(outcome)
+        entry["figures"] = figures(outcome.samples)
         entry["versions"] = dict(outcome.versions)
     except NotMeasured as reason:
         entry |= {"status": "not measured", "reason": str(reason)}
@@ -91,7 +101,8 @@ def _entry(
     return entry
 
 
-def _figures(outcome: Outcome) -> dict[str, Any]:
+def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The values of each run with their median, the least and the most."""
     return {
         name: {
             "median": statistics.median(values),
@@ -99,7 +110,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
             "most": max(values),
             "runs": list(values),
         }
-        for name, values in outcome.samples.items()
+        for name, values in samples.items()
         if values
     }
 

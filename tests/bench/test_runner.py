@@ -86,7 +86,8 @@ def test_a_run_says_where_it_ran(tmp_path: Path) -> None:
 
 
 def test_ratios_are_within_the_run(tmp_path: Path) -> None:
-    assert results.ratios(made(tmp_path)) == {
+    found = results.ratios(made(tmp_path))
+    assert {str(ratio): value for ratio, value in found.items()} == {
         "some: compared: operations/s: than peer": pytest.approx(301 / 101),
         "some: grown: operations/s: 10 to 1,000 rows": pytest.approx(41 / 51),
     }
@@ -116,7 +117,36 @@ def test_check_fails_where_we_failed(tmp_path: Path) -> None:
     now["entries"][0] |= {"status": "failed", "reason": "its result differs", "figures": {}}
     console = Console(quiet=True)
     assert check.report(now, made(tmp_path), console) == 1
-    assert check.missing(now, made(tmp_path)) == ["some: compared: operations/s: than peer"]
+    (absent,) = check.missing(now, made(tmp_path))
+    assert str(absent) == "some: compared: operations/s: than peer"
+
+
+def test_what_fell_is_measured_again(tmp_path: Path) -> None:
+    before, asked = made(tmp_path), list[set[tuple[str, str]]]()
+    speeds = iter((1.2, 0.7, 0.6))
+
+    def again(places: set[tuple[str, str]]) -> results.Run:
+        asked.append(places)
+        return made(tmp_path, next(speeds))
+
+    slow = made(tmp_path, 0.7)
+    assert check.fallen(check.settled(slow, before, again), before) == []  # a bad minute
+    assert check.fallen(check.settled(slow, before, again), before) != []  # a real fall
+    assert asked[0] == {("some", "compared"), ("some", "grown")}
+    assert len(asked) == 1 + check.AGAIN
+
+
+def test_samples_of_two_runs_are_one(tmp_path: Path) -> None:
+    one, other = made(tmp_path), made(tmp_path, 0.1)
+    both = results.pooled(one, other)["entries"]
+    figure = both[0]["figures"]["operations/s"]
+    assert figure["runs"] == [
+        *one["entries"][0]["figures"]["operations/s"]["runs"],
+        *other["entries"][0]["figures"]["operations/s"]["runs"],
+    ]
+    assert (figure["least"], figure["most"]) == (min(figure["runs"]), max(figure["runs"]))
+    other["entries"][0] |= {"status": "failed", "reason": "its result differs", "figures": {}}
+    assert results.pooled(one, other)["entries"][0]["status"] == "failed"
 
 
 def test_check_needs_a_committed_run(tmp_path: Path) -> None:
