@@ -70,7 +70,7 @@ SIZES = {
     size.name: size
     for size in (
         Size("full", operations=1_000_000, runs=3, seconds=3.0, soak=3600.0, limit=600.0),
-        Size("quick", operations=100_000, runs=3, seconds=2.0, soak=60.0, limit=180.0),
+        Size("quick", operations=200_000, runs=3, seconds=2.0, soak=60.0, limit=180.0),
         Size("tiny", operations=2_000, runs=1, seconds=0.3, soak=3.0, limit=120.0),
     )
 }

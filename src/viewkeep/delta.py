@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 WEIGHT = "#weight"
@@ -18,10 +19,21 @@ HOME = "#home"  # the shard of the key, where it was computed for many who need 
 
 def weighted(rows: pl.DataFrame, weight: int) -> pl.DataFrame:
     """The rows as a delta in which each has this weight."""
-    return rows.with_columns(pl.lit(weight, pl.Int64).alias(WEIGHT))
+    return rows.hstack([weights(rows.height, weight)])
+
+
+def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The other columns of a frame. A call of polars' own `drop` is a query, this is none."""
+    return frame[[name for name in frame.columns if name not in names]]
+
+
+def weights(count: int, weight: int) -> pl.Series:
+    """The column in which so many rows have this weight."""
+    return pl.Series(WEIGHT, np.full(count, weight, np.int64))
 
 
 def consolidate(delta: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """The delta with equal rows (in the columns `by`) added up and those of weight 0 gone."""
     summed = delta.group_by(by).agg(pl.col(WEIGHT).sum())
-    return summed.filter(pl.col(WEIGHT) != 0)
+    stays = summed[WEIGHT].to_numpy() != 0
+    return summed if stays.all() else summed.filter(stays)

@@ -56,8 +56,9 @@ def fixed_values(series: pl.Series, type: DataType) -> NDArray[np.generic]:
         values = _filled(series, 0.0).to_numpy() + 0.0
         values[np.isnan(values)] = np.nan
         return values
-    whole = series if series.dtype.is_integer() else series.to_physical()
-    return _filled(whole, 0).to_numpy()
+    if not series.dtype.is_integer():  # by a cast: `to_physical` is a query
+        series = series.cast(pl.Int32 if series.dtype == pl.Date else pl.Int64)
+    return _filled(series, 0).to_numpy()
 
 
 def _filled(series: pl.Series, value: bool | float | str | bytes) -> pl.Series:

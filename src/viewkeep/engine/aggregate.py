@@ -6,6 +6,8 @@ the changed ones are read and few around them (`engine.ordered`, `engine.anchors
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from viewkeep.codec.keys import hash_key
@@ -63,9 +65,9 @@ def run_aggregate(
         changes.append(change)
     new = pl.DataFrame(made)
     for change in changes:
-        new = new.with_columns(_from_order(kept, change, old, new))
+        new = new.hstack(_from_order(kept, change, old, new))
     for output in kept.totalled:
-        new = new.with_columns(finish(new, output))
+        new = new.hstack([finish(new, output)])
     return _replace_rows(operator, state, keys, old, old_rows, new, heard)
 
 
@@ -82,7 +84,7 @@ def _touched(operator: Operator, state: ShardState, frames: Frames) -> pl.DataFr
         blank += [pl.Series(c.name, [0]).cast(c.type.polars) for c in columns]
         return pl.DataFrame(blank)
     # In key order, as their values lie in ordered tables, and as the store is fastest.
-    return None if groups is None else groups.sort(KEY)
+    return groups.sort(KEY) if groups is not None and groups.height > 1 else groups
 
 
 def _replace_rows(
@@ -118,10 +120,7 @@ def _replace_rows(
     shown = [column.name for column in node.columns]
     key = pl.Series(KEY, keys, pl.Binary)
     # What is kept beside the outputs may change alone: those who hear see the same row.
-    same = [True] * len(keys)
-    for name in shown:
-        equal = old[name].eq_missing(new[name]).to_list()
-        same = [a and b for a, b in zip(same, equal, strict=True)]
+    same = _same(old, new, shown)
     heard_of = [i for i in places if not same[i] or old_rows[i] is None or new_rows[i] is None]
     if not heard_of:
         return None
@@ -129,10 +128,22 @@ def _replace_rows(
     comes = [i for i in heard_of if new_rows[i] is not None]
     return pl.concat(
         [
-            weighted(old.select(shown).with_columns(key)[goes], -1),
-            weighted(new.select(shown).with_columns(key)[comes], +1),
+            weighted(old[shown].hstack([key])[goes], -1),
+            weighted(new[shown].hstack([key])[comes], +1),
         ]
     )
+
+
+def _same(old: pl.DataFrame, new: pl.DataFrame, names: Sequence[str]) -> list[bool]:
+    """Whether rows agree in some columns."""
+    if not names:
+        return [True] * old.height
+    pairs = [
+        (old[name].alias(f"old{i}"), new[name].alias(f"new{i}")) for i, name in enumerate(names)
+    ]
+    equal = [pl.col(before.name).eq_missing(pl.col(after.name)) for before, after in pairs]
+    both = pl.DataFrame([column for pair in pairs for column in pair])
+    return both.select(pl.all_horizontal(equal)).to_series().to_list()
 
 
 def _from_order(
@@ -147,20 +158,25 @@ def _from_order(
     made: list[pl.Series] = []
     for output in kept.depending(EXTREMES, order):
         columns = [*(column.name for column in output.hidden), output.name]
-        held = old.select(columns).rename(dict(zip(columns, order.names, strict=True)))
+        held = _renamed(old, columns, order.names)
         chosen = extremes(changes, held, new[kept.rows] > 0, output.function.startswith("max"))
         made += [chosen[inner].alias(c) for inner, c in zip(order.names, columns, strict=True)]
     for output in kept.depending(PERCENTILES, order):
         columns = [*(column.name for column in output.hidden), output.name]
-        shown = dict(zip(columns, (ANCHOR, BELOW, RESULT), strict=True))
-        held, counts = old.select(columns).rename(shown), new[count_of(output)].to_list()
+        shown = (ANCHOR, BELOW, RESULT)
+        held, counts = _renamed(old, columns, shown), new[count_of(output)].to_list()
         found = move_anchors(changes, held, counts, percentile_of(output), output.distinct)
-        made += [found[inner].alias(name) for name, inner in shown.items()]
+        made += [found[inner].alias(name) for name, inner in zip(columns, shown, strict=True)]
     collections = kept.depending(COLLECTIONS, order)
     if collections:
         values = changes.all_values()
         made += [recollect(changes, values, old[out.name], out) for out in collections]
     return made
+
+
+def _renamed(frame: pl.DataFrame, columns: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
+    """Some columns of a frame under other names."""
+    return pl.DataFrame([frame[c].alias(name) for c, name in zip(columns, names, strict=True)])
 
 
 def _no_gain(order: Ordered) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import polars as pl
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series
 from viewkeep.codec.rows import RowCodec
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import KEY, weights
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.loading import Chunk
 from viewkeep.errors import StoreError
@@ -46,7 +46,7 @@ def base_changes(
                 keys = batch.keys.take(there) if with_keys else None
                 parts.append(_frame(codec, rows.take(there), names, weight, keys))
         if parts:
-            yield pl.concat(parts)
+            yield parts[0] if len(parts) == 1 else pl.concat(parts)
 
 
 def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataFrame:
@@ -70,8 +70,7 @@ def constant_rows(values: Values) -> pl.DataFrame:
     """The rows that a query writes itself, as insertions."""
     columns = zip(values.columns, zip(*values.rows, strict=True), strict=False)
     made = [pl.Series(column.name, cells, column.type.polars) for column, cells in columns]
-    weights = pl.repeat(1, len(values.rows), dtype=pl.Int64, eager=True).alias(WEIGHT)
-    return pl.DataFrame([*made, weights])
+    return pl.DataFrame([*made, weights(len(values.rows), 1)])
 
 
 def _frame(
@@ -82,7 +81,7 @@ def _frame(
     keys: Packed | None,
 ) -> pl.DataFrame:
     columns = list(codec.decode(rows, names).get_columns()) if names else []
-    columns.append(pl.repeat(weight, len(rows), dtype=pl.Int64, eager=True).alias(WEIGHT))
+    columns.append(weights(len(rows), weight))
     if keys is not None:
         columns.append(binary_series(KEY, keys))
     return pl.DataFrame(columns)

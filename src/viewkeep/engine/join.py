@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.delta import KEY, WEIGHT, weighted, without
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import PLACE, run_steps
 from viewkeep.plan.nodes import Join
@@ -28,6 +28,7 @@ from viewkeep.plan.program import Operator, Port
 GROUP = "#group"
 _OTHER = "#other"
 ROWS_AT_ONCE = 200_000
+_FEW = 1_000  # rows up to which Python's own loops are faster than queries
 
 
 def run_join(
@@ -71,7 +72,7 @@ class _Side:
         """The rows with the bytes of their group."""
         columns = [delta[name] for name in self.port.group]
         groups = self.table.groups(columns, delta.height)
-        return delta.with_columns(pl.Series(GROUP, groups, pl.Binary))
+        return delta.hstack([pl.Series(GROUP, groups, pl.Binary)])
 
     def partners(self, groups: list[bytes]) -> Iterator[pl.DataFrame]:
         """The rows of these groups, in batches; `#place` says which group a row is of."""
@@ -89,18 +90,17 @@ class _Side:
 
     def matched(self, others: pl.DataFrame, mine_is_left: bool = False) -> Iterator[pl.DataFrame]:
         """Rows of the other side with their partners here, weighted as the other side's rows."""
-        groups = others[GROUP].unique()
-        places = pl.DataFrame([groups, pl.int_range(len(groups), eager=True).alias(PLACE)])
-        placed = others.join(places, on=GROUP).drop(GROUP)
+        groups, places = _numbered(others[GROUP])
         # The key of the result is that of the left row.
-        placed = placed.drop(KEY) if mine_is_left else placed
-        for batch in self.partners(groups.to_list()):
-            mine = batch if mine_is_left else batch.drop(KEY)
+        placed = without(others, GROUP, KEY) if mine_is_left else without(others, GROUP)
+        placed = placed.hstack([places])
+        for batch in self.partners(groups):
+            mine = batch if mine_is_left else without(batch, KEY)
             partners = np.bincount(placed[PLACE].to_numpy(), minlength=len(groups))
             few = int(partners[mine[PLACE].to_numpy()].sum()) <= ROWS_AT_ONCE
             parts = [placed.join(mine, on=PLACE)] if few else _pairs(placed, mine, PLACE)
             for part in parts:
-                yield part.drop(PLACE)
+                yield without(part, PLACE)
 
     def present(
         self, groups: pl.Series, changes: pl.DataFrame | None
@@ -157,10 +157,10 @@ def _inner(
     if theirs is not None:
         yield from sides[0].matched(theirs, mine_is_left=True)
     if ours is not None and theirs is not None:
-        others = theirs.drop(KEY).rename({WEIGHT: _OTHER})
+        others = without(theirs, KEY, WEIGHT).hstack([theirs[WEIGHT].alias(_OTHER)])
         for part in _pairs(ours, others, GROUP):
-            product = pl.col(WEIGHT) * pl.col(_OTHER)
-            yield part.with_columns(product.alias(WEIGHT)).drop(_OTHER, GROUP)
+            product = part[WEIGHT] * part[_OTHER]
+            yield without(part, WEIGHT, _OTHER, GROUP).hstack([product])
 
 
 def _existence(
@@ -182,7 +182,7 @@ def _existence(
         (before.filter(~before.is_in(after.implode())), not wanted),
     ):
         for batch in sides[0].partners(groups.to_list()):
-            yield weighted(batch.drop(PLACE), 1 if shown else -1)
+            yield weighted(without(batch, PLACE), 1 if shown else -1)
 
 
 def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
@@ -192,8 +192,23 @@ def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _numbered(groups: pl.Series) -> tuple[list[bytes], pl.Series]:
+    """The different groups, and the place of each one's among them."""
+    if len(groups) <= _FEW:
+        numbers: dict[bytes, int] = {}
+        places = [numbers.setdefault(group, len(numbers)) for group in groups.to_list()]
+        return list(numbers), pl.Series(PLACE, places, pl.Int64)
+    different = groups.unique()
+    every = pl.DataFrame([different, pl.Series(PLACE, np.arange(len(different)))])
+    placed = groups.to_frame().join(every, on=GROUP, how="left", maintain_order="left")
+    return different.to_list(), placed[PLACE]
+
+
 def _pairs(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
     """The join of two frames, in pieces of at most twice `ROWS_AT_ONCE` rows."""
+    if one.height * other.height <= ROWS_AT_ONCE:
+        yield one.join(other, on=on)
+        return
     partners = one.group_by(on).len("#partners")
     other = other.join(partners, on=on)
     ends = other["#partners"].cast(pl.Int64).cum_sum()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
-from viewkeep.delta import HOME, KEY, WEIGHT
+from viewkeep.delta import HOME, KEY, WEIGHT, without
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.changes import base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
@@ -186,7 +186,7 @@ def _feed(
         return
     if feed.local:
         for name, frame in pack(consumer, delta, 1).items():
-            inbox.put(consumer.id, name, frame.drop(SHARD))
+            inbox.put(consumer.id, name, without(frame, SHARD))
     else:
         outbox.add(consumer, delta)
 

@@ -26,6 +26,7 @@ from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
 from viewkeep.types import DOUBLE
 
+_MANY = 1_000  # gains from which a query is faster than a dictionary
 Entry = tuple[bytes, tuple[Any, ...]]  # the key of a value; its columns and TIMES
 
 
@@ -52,7 +53,7 @@ class Changes:
     @cached_property
     def dead(self) -> dict[bytes, int]:
         """The keys of the values that left, and the pages that they left."""
-        left = self.rows.filter(pl.col(WEIGHT) < 0)
+        left = self.rows[np.flatnonzero(self.rows[WEIGHT].to_numpy() < 0)]
         return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
 
     def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
@@ -121,16 +122,27 @@ def advance_values(
 ) -> Changes:
     """Add the gains of values to their table; `groups` are the changed groups, by position."""
     prefixes = [group_prefix(key) for key in groups[KEY].to_list()]
-    position = pl.int_range(len(prefixes), dtype=pl.Int64).alias(GROUP)
-    gain = gain.join(groups.select(KEY, position), on=KEY, how="inner").rename({TIMES: GAIN})
+    gain = _placed(gain, groups[KEY])
     doubles = [column.name for column in order.columns if column.type == DOUBLE]
     if doubles:
         gain = gain.with_columns(pl.col(doubles) + 0.0)  # -0.0 is stored as 0.0
     moved = advance_pages(state, table, order, prefixes, gain)
-    before = pl.col(TIMES) - pl.col(GAIN)
-    moves = (pl.col(TIMES) > 0).cast(pl.Int64) - (before > 0).cast(pl.Int64)
-    rows = moved.changed.with_columns(moves.alias(WEIGHT))
+    times, gained = moved.changed[TIMES].to_numpy(), moved.changed[GAIN].to_numpy()
+    moves = (times > 0).astype(np.int64) - (times > gained)
+    rows = moved.changed.hstack([pl.Series(WEIGHT, moves)])
     return Changes(state, table, order, prefixes, moved.edges, moved.in_order, rows)
+
+
+def _placed(gain: pl.DataFrame, groups: pl.Series) -> pl.DataFrame:
+    """Gains with the positions of their groups, all of which are among `groups`."""
+    if gain.height > _MANY:
+        every = pl.DataFrame([groups, pl.Series(GROUP, np.arange(len(groups)))])
+        places = gain.join(every, on=KEY, how="left", maintain_order="left")[GROUP]
+    else:
+        position = {key: place for place, key in enumerate(groups.to_list())}
+        places = pl.Series(GROUP, [position[key] for key in gain[KEY].to_list()], pl.Int64)
+    values = [column for column in gain if column.name not in (KEY, TIMES)]
+    return pl.DataFrame([places, *values, gain[TIMES].alias(GAIN)])
 
 
 def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: bool) -> pl.DataFrame:
@@ -139,9 +151,10 @@ def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: boo
     `old` has them as they were, NULL in the first where there were none; `alive` says which groups
     have rows left.
     """
-    names = changes.order.names
-    here = np.flatnonzero(old[VALUE].is_not_null().to_numpy())
-    present = old.select(names)[here].insert_column(0, pl.Series(GROUP, here, pl.Int64))
+    names = list(changes.order.names)
+    absent = old[VALUE].null_count() > 0
+    here = np.flatnonzero(old[VALUE].is_not_null()) if absent else np.arange(old.height)
+    present = old[names][here].insert_column(0, pl.Series(GROUP, here, pl.Int64))
     keys = changes.keys(here.tolist(), present)
     pages = [changes.dead.get(key) for key in keys]
     stays = np.flatnonzero([page is None for page in pages])
@@ -153,7 +166,7 @@ def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: boo
         if page is not None and page not in beside and alive[group]
     ]
     sought = [(group, *values[:-1]) for group in lost for values in _seek(changes, group, largest)]
-    candidates = [changes.left.select(present.columns), present[stays]]
+    candidates = [changes.left[present.columns], present[stays]]
     if sought:
         candidates.append(pl.DataFrame(sought, present.schema, orient="row"))
     return best(pl.concat(candidates), changes.order, old.height, largest)

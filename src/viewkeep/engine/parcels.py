@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KeyCodec, hash_keys
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import KEY, WEIGHT, without
 from viewkeep.ops.aggregate import TIMES, gains
 from viewkeep.ops.arrange import ENCODED, ROW, net_rows
 from viewkeep.ops.totals import merge
@@ -47,7 +47,7 @@ def pack(operator: Operator, delta: pl.DataFrame, shards: int) -> Frames:
     frames = {GROUPS: _keyed(operator, gain.groups, shards)}
     names = [key.name for key in node.keys]
     for i, values in enumerate(gain.values):
-        frames[values_name(i)] = _keyed(operator, values, shards).drop(names)
+        frames[values_name(i)] = without(_keyed(operator, values, shards), *names)
     return frames
 
 
@@ -120,8 +120,8 @@ class Outbox:
     def forward(self, operator: Operator, port: int, rows: pl.DataFrame, shard: int) -> None:
         """Take changes of the table that a reader of a higher level reads on this shard."""
         if rows.height:
-            here = pl.lit(shard, pl.UInt32).alias(SHARD)
-            self._take(operator, port_name(port), rows.with_columns(here))
+            here = pl.Series(SHARD, np.full(rows.height, shard, np.uint32))
+            self._take(operator, port_name(port), rows.hstack([here]))
 
     def _take(self, operator: Operator, name: str, frame: pl.DataFrame) -> None:
         place = (operator.id, name)
@@ -143,9 +143,10 @@ class Outbox:
         for (target, name), held in self._frames.items():
             frame = held.whole()
             shards = frame[SHARD].to_numpy()
-            body = frame.drop(SHARD)
-            for shard in np.unique(shards).tolist():
-                chosen = body.filter(pl.Series(shards == shard))
+            body = without(frame, SHARD)
+            present = np.unique(shards).tolist()
+            for shard in present:
+                chosen = body[np.flatnonzero(shards == shard)] if len(present) > 1 else body
                 blobs.setdefault(shard, []).append((target, name, _to_ipc(chosen)))
         self._frames.clear()
         self._rows = 0
@@ -234,10 +235,8 @@ def _keyed(operator: Operator, frame: pl.DataFrame, shards: int) -> pl.DataFrame
     """The frame with the encoded key of each row's group, and its shard."""
     assert isinstance(operator.node, Aggregate)
     keys = encode_keys(operator.rows_table.key_codec, frame, operator.node.row_key)
-    return frame.with_columns(
-        pl.Series(KEY, keys, pl.Binary),
-        pl.Series(SHARD, hash_keys(keys) % np.uint32(shards), pl.UInt32),
-    )
+    shard = pl.Series(SHARD, hash_keys(keys) % np.uint32(shards), pl.UInt32)
+    return frame.hstack([pl.Series(KEY, keys, pl.Binary), shard])
 
 
 def _to_ipc(frame: pl.DataFrame) -> bytes:
