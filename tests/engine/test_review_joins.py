@@ -19,7 +19,8 @@ import pytest
 import viewkeep
 from viewkeep.access.readers import ViewReader
 from viewkeep.codec.keys import hash_keys
-from viewkeep.engine import join, parcels, state
+from viewkeep.engine import join, level, parcels, state
+from viewkeep.engine import ordered as tables
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
@@ -28,6 +29,8 @@ from viewkeep.engine.parcels import REPORT, Message, Outbox, encode_keys
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.state import ShardState
+from viewkeep.ops import arrange
+from viewkeep.ops import ordered as values
 from viewkeep.plan.program import Operator, Program
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
@@ -207,17 +210,20 @@ class Play:
         self.patch.setattr(state, "ROWS_AT_ONCE", random.choice([1, 2, 20_000]))
         self.patch.setattr(parcels, "_COMBINE_AT", random.choice([1, 100_000]))
         self.patch.setattr(parcels, "_SEND_AT", random.choice([1, 3, 400_000]))
+        self.patch.setattr(level, "_FEW", random.choice([1, 3, 10_000]))
+        for way, limit in ((join, "_FEW"), (arrange, "_FEW"), (values, "_FEW"), (tables, "_MANY")):
+            self.patch.setattr(way, limit, random.choice([-1, 1_000]))
         messages: list[Message] = []
         for node in random.sample(range(store.nodes), store.nodes):
             messages += run_sources(store, epoch, node)
-        for level in range(1, levels):
+        for number in range(1, levels):
             sent, messages = messages, []
             random.shuffle(sent)
             tasks = random.randint(1, 5)
             for task in random.sample(range(tasks), tasks):
                 mine = [message for message in sent if message[0] % tasks == task]
                 shards = list(range(task, store.shards, tasks))
-                messages += run_level(store, epoch, level, shards, mine)
+                messages += run_level(store, epoch, number, shards, mine)
         return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import polars as pl
 
 from viewkeep.delta import HOME, KEY, WEIGHT, without
@@ -39,6 +40,8 @@ from viewkeep.ops.arrange import ROW, keyed, net_rows
 from viewkeep.plan.nodes import Aggregate, Source
 from viewkeep.plan.program import Feed, Operator, Program
 from viewkeep.stores.contract import Store
+
+_FEW = 10_000  # rows below which changes wait for more
 
 
 def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
@@ -117,7 +120,7 @@ def run_level(
             chunks = _state_chunks(epoch, state, program, operator)
             for loaded, chunk in chunks.items():
                 progress.note(loaded, shard, chunk)
-            for delta in _run_operator(program, operator, state, frames):
+            for delta in _together(_run_operator(program, operator, state, frames)):
                 _hand_on(program, operator, delta, chunks, state, inbox, outbox)
                 if outbox.full:
                     yield from outbox.messages()
@@ -154,6 +157,27 @@ def _run_operator(
             yield rows.hstack([net[KEY], net[WEIGHT]])
 
 
+def _together(deltas: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same changes in fewer parts: a part of few rows costs those who get it what many cost."""
+    held: list[pl.DataFrame] = []
+    for delta in deltas:
+        if delta.height:
+            held.append(delta)
+        if sum(part.height for part in held) >= _FEW:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Changes of one operator as one frame; what only some parts have is of no use to others."""
+    if len(parts) == 1:
+        return parts[0]
+    common = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
+    return pl.concat([part[common] for part in parts])
+
+
 def _hand_on(
     program: Program,
     operator: Operator,
@@ -164,8 +188,6 @@ def _hand_on(
     outbox: Outbox,
 ) -> None:
     """Give an operator's changes to those who read its table and those who are fed by it."""
-    if delta.height == 0:
-        return
     for reader, place in program.readers(operator.id):
         rows = run_steps(reader.ports[place].narrowed[1], delta)
         if reader.level == operator.level:
@@ -233,9 +255,11 @@ def _write_local(
     states: dict[int, ShardState] = {}
     for target, parts in inbox.items():
         changes = keyed(net_rows(pl.concat(parts)))
-        for (shard,), part in changes.partition_by(HOME, as_dict=True, maintain_order=True).items():
+        homes, table = changes[HOME].to_numpy(), program.by_id[target].rows_table
+        present = np.unique(homes).tolist()
+        for shard in present:
+            part = changes[np.flatnonzero(homes == shard)] if len(present) > 1 else changes
             if shard not in states:
                 states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
-            table = program.by_id[target].rows_table
             states[shard].stage(table, part[KEY].to_list(), part[ROW].to_list())
     return sum(states[shard].commit() for shard in sorted(states))
