@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 WEIGHT = "#weight"
 KEY = "#key"  # encoded key bytes, where a frame carries them
@@ -27,6 +28,12 @@ def without(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     return frame[[name for name in frame.columns if name not in names]]
 
 
+def chosen(frame: pl.DataFrame, which: NDArray[np.bool_]) -> pl.DataFrame:
+    """Some rows of a frame. Column by column: polars' own `filter` of a frame is a query."""
+    mask = pl.Series(which)
+    return pl.DataFrame([column.filter(mask) for column in frame])
+
+
 def weights(count: int, weight: int) -> pl.Series:
     """The column in which so many rows have this weight."""
     return pl.Series(WEIGHT, np.full(count, weight, np.int64))
@@ -36,4 +43,4 @@ def consolidate(delta: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """The delta with equal rows (in the columns `by`) added up and those of weight 0 gone."""
     summed = delta.group_by(by).agg(pl.col(WEIGHT).sum())
     stays = summed[WEIGHT].to_numpy() != 0
-    return summed if stays.all() else summed.filter(stays)
+    return summed if stays.all() else chosen(summed, stays)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from viewkeep.delta import HOME, KEY, WEIGHT, without
+from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.changes import base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
@@ -258,7 +258,7 @@ def _write_local(
         homes, table = changes[HOME].to_numpy(), program.by_id[target].rows_table
         present = np.unique(homes).tolist()
         for shard in present:
-            part = changes[np.flatnonzero(homes == shard)] if len(present) > 1 else changes
+            part = chosen(changes, homes == shard) if len(present) > 1 else changes
             if shard not in states:
                 states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
             states[shard].stage(table, part[KEY].to_list(), part[ROW].to_list())

@@ -19,7 +19,7 @@ import polars as pl
 
 from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
 from viewkeep.codec.pages import unpack
-from viewkeep.delta import KEY, WEIGHT
+from viewkeep.delta import KEY, WEIGHT, chosen
 from viewkeep.engine.pages import GAIN, PAGE, advance_pages, value_keys
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
@@ -48,12 +48,12 @@ class Changes:
     @cached_property
     def moved(self) -> pl.DataFrame:
         """The values that appeared or left."""
-        return self.rows.filter(pl.col(WEIGHT) != 0)
+        return chosen(self.rows, self.rows[WEIGHT].to_numpy() != 0)
 
     @cached_property
     def dead(self) -> dict[bytes, int]:
         """The keys of the values that left, and the pages that they left."""
-        left = self.rows[np.flatnonzero(self.rows[WEIGHT].to_numpy() < 0)]
+        left = chosen(self.rows, self.rows[WEIGHT].to_numpy() < 0)
         return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
 
     def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from viewkeep.codec.keys import KEPT, bounded_all, rising
 from viewkeep.codec.packed import starts_of
 from viewkeep.codec.pages import pack, unpack
-from viewkeep.delta import KEY
+from viewkeep.delta import KEY, chosen
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops.ordered import GROUP, TIMES, Ordered, in_order
@@ -67,7 +67,7 @@ def advance_pages(
     """Add gains to their values and stage the pages; `gain` has GROUP, the values, and GAIN."""
     gain = _summed(in_order(gain, order), (GROUP, *order.names), (GAIN,))
     if (gain[GAIN] == 0).any():
-        gain = gain.filter(pl.col(GAIN) != 0)
+        gain = chosen(gain, gain[GAIN].to_numpy() != 0)
     lows = _each(prefixes, gain[GROUP].to_numpy())
     keys = value_keys(order, lows, gain)
     if not rising(keys):
@@ -82,12 +82,11 @@ def advance_pages(
             raise PipelineError(
                 f"one of the {table.purpose} is removed more often than it was added"
             )
-        # By places: a filter is a query, which costs more than a few rows do.
-        live = values[np.flatnonzero(values[TIMES].to_numpy() > 0)]
+        live = chosen(values, values[TIMES].to_numpy() > 0)
         written = pages.written(order, live)
         page_keys += written[0]
         page_rows += written[1]
-        changed.append(values[np.flatnonzero(values[GAIN].to_numpy())])
+        changed.append(chosen(values, values[GAIN].to_numpy() != 0))
         edges.append(_edges(live) if by_value else live)
         ordered &= by_value
     state.stage(table, page_keys, page_rows)
@@ -182,15 +181,15 @@ def _touched(floor: Floor, gain: pl.DataFrame, prefixes: Sequence[bytes]) -> Ite
     firsts = np.flatnonzero(begins)
     page = np.cumsum(begins) - 1
     for first in range(0, max(len(firsts), 1), AT_ONCE):
-        chosen = firsts[first : first + AT_ONCE]
+        some = firsts[first : first + AT_ONCE]
         start, stop = np.searchsorted(page, [first, first + AT_ONCE]).tolist()
-        lows = _each(prefixes, groups[chosen])
-        found = places[chosen].tolist()
+        lows = _each(prefixes, groups[some])
+        found = places[some].tolist()
         yield _Pages(
             first,
             [low if at == NONE else floor.keys[at] for at, low in zip(found, lows, strict=True)],
             [None if at == NONE else floor.rows[at] for at in found],
-            groups[chosen],
+            groups[some],
             lows,
             gain[start:stop],
             page[start:stop],
@@ -201,7 +200,8 @@ def _edges(live: pl.DataFrame) -> pl.DataFrame:
     """The first and the last value of each page."""
     page = live[PAGE].to_numpy()
     differs = page[1:] != page[:-1]
-    return live[np.flatnonzero(np.append(True, differs) | np.append(differs, True))[: live.height]]
+    edge = np.append(True, differs) | np.append(differs, True)
+    return chosen(live, edge[: live.height])
 
 
 def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KeyCodec, hash_keys
-from viewkeep.delta import KEY, WEIGHT, without
+from viewkeep.delta import KEY, WEIGHT, chosen, without
 from viewkeep.ops.aggregate import TIMES, gains
 from viewkeep.ops.arrange import ENCODED, ROW, net_rows
 from viewkeep.ops.totals import merge
@@ -146,8 +146,8 @@ class Outbox:
             body = without(frame, SHARD)
             present = np.unique(shards).tolist()
             for shard in present:
-                chosen = body[np.flatnonzero(shards == shard)] if len(present) > 1 else body
-                blobs.setdefault(shard, []).append((target, name, _to_ipc(chosen)))
+                some = chosen(body, shards == shard) if len(present) > 1 else body
+                blobs.setdefault(shard, []).append((target, name, _to_ipc(some)))
         self._frames.clear()
         self._rows = 0
         for shard, items in blobs.items():
