@@ -1,6 +1,6 @@
 """Runs the benchmark suite: every workload on every system, in one run on one machine.
 
-    make bench                          all of it, some 40 minutes
+    make bench                          all of it, some 30 minutes
     make bench QUICK=1                  smaller, some minutes
     make bench WORKLOAD=vote JSON=out.json PEERS=flink,pathway
 

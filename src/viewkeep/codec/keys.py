@@ -100,10 +100,11 @@ class KeyCodec:
             return self._encode_few(columns, count)
         parts = self._parts(columns, count)
         if len(parts) == 1 and parts[0].spans is None:
-            return bounded_all(list_rows(parts[0].rows(count)))
+            return _bounded_to(list_rows(parts[0].rows(count)), parts[0].width)
         spans = sum((part.widths(count) for part in parts), np.zeros(count, np.int64))
+        longest = int(spans.max())
         if len(parts) == 1:
-            return bounded_all(slice_out(parts[0].data.tobytes(), spans))
+            return _bounded_to(slice_out(parts[0].data.tobytes(), spans), longest)
         target = np.empty(int(spans.sum()), np.uint8)
         at = starts_of(spans)
         for part in parts:
@@ -112,7 +113,7 @@ class KeyCodec:
             else:
                 scatter_ranges(target, at, part.spans, part.data)
             at = at + part.widths(count)
-        return bounded_all(slice_out(target.tobytes(), spans))
+        return _bounded_to(slice_out(target.tobytes(), spans), longest)
 
     def _encode_few(self, columns: Sequence[pl.Series], count: int) -> list[bytes]:
         lists = []
@@ -241,9 +242,12 @@ def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
 
 def bounded_all(keys: list[bytes]) -> list[bytes]:
     """`bounded` of each key."""
-    if keys and max(map(len, keys)) >= MAX_KEY:
-        return [bounded(key) for key in keys]
-    return keys
+    return _bounded_to(keys, max(map(len, keys), default=0))
+
+
+def _bounded_to(keys: list[bytes], longest: int) -> list[bytes]:
+    """`bounded` of keys of which the longest has so many bytes."""
+    return keys if longest < MAX_KEY else [bounded(key) for key in keys]
 
 
 def rising(keys: Sequence[bytes] | pl.Series) -> bool:

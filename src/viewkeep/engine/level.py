@@ -159,13 +159,14 @@ def _run_operator(
 
 def _together(deltas: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The same changes in fewer parts: a part of few rows costs those who get it what many cost."""
-    held: list[pl.DataFrame] = []
+    held, rows = list[pl.DataFrame](), 0
     for delta in deltas:
         if delta.height:
             held.append(delta)
-        if sum(part.height for part in held) >= _FEW:
+            rows += delta.height
+        if rows >= _FEW:
             yield _joined(held)
-            held = []
+            held, rows = [], 0
     if held:
         yield _joined(held)
 
