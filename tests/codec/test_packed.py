@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeep.codec.packed import Packed, gather_ranges, scatter_ranges
+from viewkeep.codec.packed import Packed, gather_ranges, prefixed, scatter_ranges
 
 items = st.lists(st.none() | st.binary(max_size=5))
 
@@ -47,3 +47,26 @@ def test_scatter_is_the_inverse_of_gather(strings):
     target = np.zeros(packed.buffer.size, np.uint8)
     scatter_ranges(target, reverse.starts, reverse.lengths, gathered)
     assert target.tobytes() == packed.buffer.tobytes()
+
+
+@given(items, st.integers(0, 6), st.integers(0, 6))
+def test_a_part_is_packed_too(strings, start, stop):
+    packed = Packed.from_list(strings)
+    assert list(packed[start:stop]) == strings[start:stop]
+    assert list(packed) == strings
+
+
+@given(st.lists(st.binary(min_size=2, max_size=2), min_size=1), st.data())
+def test_strings_of_one_length_are_a_matrix(strings, data):
+    packed = Packed.from_list(strings)
+    assert packed.matrix.tobytes() == b"".join(strings)
+    assert Packed.from_matrix(packed.matrix).to_list() == strings
+    places = data.draw(st.permutations(range(len(strings))))
+    moved = packed.take(np.array(places, np.int64))
+    assert moved.matrix.tobytes() == b"".join(strings[place] for place in places)
+
+
+@given(st.lists(st.binary(max_size=2)), st.binary(max_size=3))
+def test_prefixed(strings, prefix):
+    expected = [prefix + string for string in strings]
+    assert prefixed(prefix, strings) == prefixed(prefix, Packed.from_list(strings)) == expected

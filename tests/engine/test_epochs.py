@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from viewkeep.codec.keys import hash_key
+from viewkeep.codec.many import hash_key
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder

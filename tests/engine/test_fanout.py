@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import viewkeep
-from viewkeep.codec.keys import KeyCodec, hash_keys
+from viewkeep.codec.keys import KeyCodec
+from viewkeep.codec.many import hash_keys
 from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.parcels import encode_rows

@@ -24,10 +24,10 @@ def test_the_changes_lead_from_one_table_to_the_next(before, after, random):
     rows = [(k, r, -1) for k, r in before.items()] + [(k, r, 1) for k, r in after.items()]
     random.shuffle(rows)
     changes = keyed(net_rows(delta(rows)))
-    assert WEIGHT not in changes.columns
-    assert changes[KEY].to_list() == sorted(changes[KEY].to_list())
+    assert changes.keys == sorted(changes.keys)
+    assert changes.are_new == all(after.get(key) == row for key, row in before.items())
     made = dict(before)
-    for key, row in zip(changes[KEY].to_list(), changes[ROW].to_list(), strict=True):
+    for key, row in zip(changes.keys, changes.rows, strict=True):
         assert made.get(key) != row
         made[key] = row
     assert {key: row for key, row in made.items() if row is not None} == after

@@ -15,6 +15,7 @@ from zlib import crc32
 import pytest
 
 from viewkeep.codec.keys import KeyCodec, prefix_end
+from viewkeep.codec.packed import Packed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, EpochGone, Fenced, InvalidRow
@@ -527,6 +528,31 @@ class StateSuite:
         assert store.state_get(0, OTHER, keys[:1], 2) == [None]
         assert store.state_get(1, TABLE, keys, 2) == [None] * 4
         assert store.state_get(0, TABLE, [], 2) == []
+
+    @pytest.mark.parametrize("form", [list, Packed.from_list], ids=["listed", "packed"])
+    @pytest.mark.parametrize("width", [3, None])
+    def test_rows_that_are_said_to_be_new(self, store: Store, form: Any, width: int | None) -> None:
+        """They are kept as if nothing had been said, be it true or not."""
+        plain, said = TABLE, OTHER
+        rows = [b"x" * (width or number % 5) for number in range(600)]
+        keys = [key(number) for number in range(600)]
+        epochs: list[tuple[list[bytes], list[bytes | None]]] = [
+            (keys[:300], [*rows[:300]]),
+            (keys[:300], [None] * 300),
+            (keys[200:], [*rows[200:]]),  # 100 were deleted, 300 are new
+            (keys[100:400], [*rows[:300]]),
+        ]
+        for epoch, (some, held) in enumerate(epochs, 1):
+            store.state_apply(0, epoch, 0, [StateWrite(plain, some, held)])
+            for _ in range(2):  # a task may run again
+                store.state_apply(0, epoch, 0, [StateWrite(said, form(some), form(held), True)])
+        for at in range(len(epochs) + 1):
+            expected = store.state_scan(0, plain, limit=999, at=at)
+            assert store.state_scan(0, said, limit=999, at=at) == expected
+        assert store.sizes().tables[said] == store.sizes().tables[plain]
+        while store.state_sweep(0, len(epochs), budget=1_000):
+            pass
+        assert store.sizes().tables[said] == store.sizes().tables[plain]
 
     def test_scan_skips_rows_that_are_not_there(self, store: Store) -> None:
         keys = [key(number) for number in range(10)]

@@ -1,12 +1,14 @@
 """Random histories against plain dicts: base rows, log, rows at cuts, and versioned state."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from viewkeep.codec.packed import Packed
 from viewkeep.errors import EpochGone
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import Kind, StateWrite, TableWrite
+from viewkeep.stores.lmdb import state
 
 from .conformance import ROWS, key, log_entries, row, scan_all
 
@@ -122,26 +124,37 @@ state_histories = st.lists(
         st.lists(st.dictionaries(numbers, st.none() | st.binary(max_size=3)), max_size=2),
         st.integers(0, 3),  # how far the horizon lags behind the epoch before
         st.sampled_from(["", "again", "sweep", "reopen"]),
+        st.booleans(),  # whether all rows are said to be new, true or not
+        st.booleans(),  # whether they come packed
     ),
     max_size=10,
 )
 
 
-@settings(max_examples=80)
+@pytest.fixture
+def no_rows_are_few():
+    """What is done for many rows is done for few."""
+    before, state._FEW = state._FEW, 0
+    yield
+    state._FEW = before
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(state_histories)
-def test_versioned_state(shared, history):
+def test_versioned_state(shared, no_rows_are_few, history):
     shared.table += 1
     tables = (shared.table, shared.table + 100_000)
     shared.epoch += 1
     horizon = first = shared.epoch
     shared.store.state_apply(0, first, first - 1, [])
     model = {first: {}}
-    for changes, lag, event in history:
+    for changes, lag, event, are_new, are_packed in history:
         shared.epoch += 1
         epoch = shared.epoch
         horizon = max(horizon, epoch - 1 - lag)
+        form = Packed.from_list if are_packed else list
         writes = [
-            StateWrite(table, [key(n) for n in rows], list(rows.values()))
+            StateWrite(table, form([key(n) for n in rows]), form(list(rows.values())), are_new)
             for table, rows in zip(tables, changes, strict=False)
         ]
         for _ in range(2 if event == "again" else 1):

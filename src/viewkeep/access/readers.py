@@ -16,7 +16,8 @@ import polars as pl
 
 from viewkeep.access.ranges import CHUNK, Bounds, Fits, chunks, merged
 from viewkeep.access.writes import BaseTable, Key, key_columns, key_tuple
-from viewkeep.codec.keys import MAX_KEY, hash_key, hash_keys
+from viewkeep.codec.keys import MAX_KEY
+from viewkeep.codec.many import hash_key, hash_keys
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import InvalidRow

@@ -27,18 +27,17 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from itertools import islice
-from operator import lt
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.packed import list_rows, scatter_ranges, slice_out, starts_of, windows
+from viewkeep.codec.packed import Packed, scatter_ranges, slice_out, starts_of, windows
 from viewkeep.codec.physical import (
+    FEW,
     WIDTHS,
+    binary_series,
     check_dtype,
     decimal_halves,
     fixed_values,
@@ -52,7 +51,6 @@ from viewkeep.types import DataType
 MAX_KEY = 496  # LMDB takes 511 bytes; up to 12 are prefixed
 DIGEST = 16
 KEPT = MAX_KEY - DIGEST
-FEW = 100  # keys up to which one at a time is faster than the fixed cost of arrays
 GROUP_BYTES = 224  # of a group within a key: leaves room for what tells its rows apart
 
 _SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
@@ -89,31 +87,44 @@ class KeyCodec:
 
     def encode(self, columns: Sequence[pl.Series]) -> list[bytes]:
         """The keys of the rows whose key columns these are, in key order."""
+        keys = self.pack(columns)
+        return keys.all_bytes() if isinstance(keys, Packed) else keys
+
+    def encode_series(self, columns: Sequence[pl.Series], name: str) -> pl.Series:
+        """The keys of rows as a BINARY column."""
+        return key_series(self.pack(columns), name)
+
+    def pack(self, columns: Sequence[pl.Series]) -> list[bytes] | Packed:
+        """The keys of rows: a list if they are few, without a Python object for each if many."""
         if len(columns) != len(self.types):
             raise InvalidRow(f"a key has {len(self.types)} columns, not {len(columns)}")
         if not columns:
             raise InvalidRow("a key without columns has no row count; use encode_one")
         count = len(columns[0])
-        if not count:
-            return []
         if count <= FEW:
             return self._encode_few(columns, count)
         parts = self._parts(columns, count)
         if len(parts) == 1 and parts[0].spans is None:
-            return _bounded_to(list_rows(parts[0].rows(count)), parts[0].width)
+            return _bounded_packed(Packed.from_matrix(parts[0].data))
         spans = sum((part.widths(count) for part in parts), np.zeros(count, np.int64))
-        longest = int(spans.max())
+        at = starts = starts_of(spans)
         if len(parts) == 1:
-            return _bounded_to(slice_out(parts[0].data.tobytes(), spans), longest)
+            return _bounded_packed(Packed(parts[0].data, starts, spans))
         target = np.empty(int(spans.sum()), np.uint8)
-        at = starts_of(spans)
         for part in parts:
             if part.spans is None:
                 windows(target, part.width)[at] = part.rows(count)
             else:
                 scatter_ranges(target, at, part.spans, part.data)
             at = at + part.widths(count)
-        return _bounded_to(slice_out(target.tobytes(), spans), longest)
+        return _bounded_packed(Packed(target, starts, spans))
+
+    @cached_property
+    def width(self) -> int | None:
+        """How many bytes each key has; None if that depends on its values."""
+        if any(type.is_variable for type in self.types):
+            return None
+        return sum(1 + WIDTHS[type.name] for type in self.types)
 
     def _encode_few(self, columns: Sequence[pl.Series], count: int) -> list[bytes]:
         lists = []
@@ -242,19 +253,21 @@ def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
 
 def bounded_all(keys: list[bytes]) -> list[bytes]:
     """`bounded` of each key."""
-    return _bounded_to(keys, max(map(len, keys), default=0))
-
-
-def _bounded_to(keys: list[bytes], longest: int) -> list[bytes]:
-    """`bounded` of keys of which the longest has so many bytes."""
+    longest = max(map(len, keys), default=0)
     return keys if longest < MAX_KEY else [bounded(key) for key in keys]
 
 
-def rising(keys: Sequence[bytes] | pl.Series) -> bool:
-    """Whether each key lies after the one before it, so that they are in order and distinct."""
-    if isinstance(keys, pl.Series):
-        return bool((keys.slice(1) > keys.slice(0, max(len(keys) - 1, 0))).all())
-    return all(map(lt, keys, islice(keys, 1, None)))
+def _bounded_packed(keys: Packed) -> Packed:
+    if int(keys.lengths.max()) < MAX_KEY:
+        return keys
+    return Packed.from_list([bounded(key) for key in keys.all_bytes()])
+
+
+def key_series(keys: list[bytes] | Packed, name: str) -> pl.Series:
+    """Keys as a BINARY column."""
+    if isinstance(keys, Packed):
+        return binary_series(name, keys)
+    return pl.Series(name, keys, pl.Binary)
 
 
 def group_prefix(group: bytes) -> bytes:
@@ -274,16 +287,6 @@ def prefix_end(prefix: bytes) -> bytes | None:
     if not stripped:
         return None
     return stripped[:-1] + bytes([stripped[-1] + 1])
-
-
-def hash_key(key: bytes) -> int:
-    """The hash that places a key on a node or shard: crc32."""
-    return crc32(key)
-
-
-def hash_keys(keys: Sequence[bytes]) -> NDArray[np.uint32]:
-    """`hash_key` of each key."""
-    return np.fromiter(map(crc32, keys), np.uint32, len(keys))
 
 
 def _fixed_matrix(series: pl.Series, type: DataType) -> NDArray[np.uint8]:

@@ -5,7 +5,7 @@ Law: `Packed.from_list(items).to_list() == items`, and no operation changes the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import cast
@@ -46,6 +46,9 @@ class Packed:
 
     def to_list(self) -> list[bytes | None]:
         """The strings as Python bytes, None where absent."""
+        matrix = self.matrix
+        if matrix is not None:
+            return cast(list[bytes | None], list_rows(matrix))
         if self.buffer.size > 2 * int(self.spans.sum()):
             # A small part of a large buffer: copy that part only.
             return Packed(self.compact(), starts_of(self.spans), self.lengths).to_list()
@@ -54,6 +57,16 @@ class Packed:
         if self.all_present:
             return [data[start:end] for start, end in pairs]
         return [data[start:end] if end >= start else None for start, end in pairs]
+
+    def all_bytes(self) -> list[bytes]:
+        """`to_list` of strings that are all there."""
+        return cast(list[bytes], self.to_list())
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return iter(self.to_list())
+
+    def __getitem__(self, part: slice) -> Packed:
+        return Packed(self.buffer, self.starts[part], self.lengths[part])
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -72,6 +85,24 @@ class Packed:
     def spans(self) -> NDArray[np.int64]:
         """Lengths with 0 for absent strings."""
         return self.lengths if self.all_present else np.maximum(self.lengths, 0)
+
+    @property
+    def matrix(self) -> NDArray[np.uint8] | None:
+        """The strings as the rows of a matrix, if all are there and of one length, not 0."""
+        width = int(self.lengths[0]) if len(self) else 0
+        if width <= 0 or not bool((self.lengths == width).all()):
+            return None
+        if bool((np.diff(self.starts) == width).all()):
+            first = int(self.starts[0])
+            return self.buffer[first : first + len(self) * width].reshape(-1, width)
+        return windows(self.buffer, width)[self.starts].view(np.uint8).reshape(-1, width)
+
+    @staticmethod
+    def from_matrix(rows: NDArray[np.uint8]) -> Packed:
+        """The rows of a matrix as strings."""
+        count, width = rows.shape
+        starts = np.arange(count, dtype=np.int64) * width
+        return Packed(np.ascontiguousarray(rows).reshape(-1), starts, np.full(count, width))
 
     def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Packed:
         """The strings at these indices, or where this mask holds; the buffer is shared."""
@@ -148,12 +179,25 @@ def windows(buffer: NDArray[np.uint8], width: int) -> NDArray[np.void]:
     return np.ndarray((count,), np.dtype((np.void, width)), buffer=buffer, strides=(1,))
 
 
+def prefixed(prefix: bytes, strings: Sequence[bytes] | Packed) -> list[bytes]:
+    """Each of the strings, which are all there, after the same bytes."""
+    matrix = strings.matrix if isinstance(strings, Packed) else None
+    if matrix is not None:
+        whole = np.empty((len(matrix), len(prefix) + matrix.shape[1]), np.uint8)
+        whole[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+        whole[:, len(prefix) :] = matrix
+        return list_rows(whole)
+    listed = strings.all_bytes() if isinstance(strings, Packed) else strings
+    return [prefix + string for string in listed]
+
+
 def slice_out(data: bytes, spans: NDArray[np.int64]) -> list[bytes]:
     """Cut back-to-back strings out of `data`."""
     ends = np.cumsum(spans, dtype=np.int64).tolist()
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def list_rows(rows: NDArray[np.void]) -> list[bytes]:
-    """An array of byte strings of one width as Python bytes."""
-    return cast(list[bytes], rows.tolist())
+def list_rows(matrix: NDArray[np.uint8]) -> list[bytes]:
+    """The rows of a matrix as Python bytes."""
+    rows = np.ascontiguousarray(matrix).view(np.dtype((np.void, matrix.shape[1])))
+    return cast(list[bytes], rows.reshape(-1).tolist())

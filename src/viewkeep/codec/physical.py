@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from viewkeep.codec.packed import Packed
+from viewkeep.codec.packed import ABSENT_LENGTH, Packed, starts_of
 from viewkeep.errors import InvalidRow
 from viewkeep.types import DataType
 
@@ -31,6 +31,9 @@ WIDTHS: dict[str, int] = {
     "DOUBLE": 8,
     "DECIMAL": 16,
 }
+
+
+FEW = 100  # values up to which one at a time is faster than the fixed cost of arrays
 
 
 def check_dtype(series: pl.Series, type: DataType, name: str) -> pl.Series:
@@ -127,6 +130,16 @@ def binary_series(name: str, packed: Packed) -> pl.Series:
     np.cumsum(packed.lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(packed.compact()))]
     return pl.Series(name, pa.Array.from_buffers(pa.large_binary(), len(packed), buffers))
+
+
+def packed_series(series: pl.Series) -> Packed:
+    """The values of a BINARY column, absent where NULL."""
+    data, lengths = variable_values(series)
+    nulls = null_mask(series)
+    starts = starts_of(lengths)
+    if nulls is not None:
+        lengths = np.where(nulls, ABSENT_LENGTH, lengths)
+    return Packed(data, starts, lengths)
 
 
 def validity(nulls: NDArray[np.bool_] | None) -> pa.Buffer | None:

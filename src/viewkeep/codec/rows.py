@@ -31,9 +31,7 @@ from viewkeep.codec.arrays import array_series, array_values
 from viewkeep.codec.packed import (
     Packed,
     gather_ranges,
-    list_rows,
     scatter_ranges,
-    slice_out,
     starts_of,
     windows,
 )
@@ -45,6 +43,7 @@ from viewkeep.codec.physical import (
     decimal_series,
     fixed_values,
     null_mask,
+    packed_series,
     variable_series,
     variable_values,
 )
@@ -108,10 +107,7 @@ class RowCodec:
             lists = [column.to_list() for column in columns]
             rows = zip(*lists, strict=True) if lists else [()] * df.height
             return [self.encode_one(row) for row in rows]
-        packed = self._encode_arrays(columns, df.height)
-        if not self._variable:
-            return list_rows(packed.buffer.view(np.dtype((np.void, self._width))))
-        return slice_out(packed.buffer.tobytes(), packed.lengths)
+        return self._encode_arrays(columns, df.height).all_bytes()
 
     def encode_packed(self, df: pl.DataFrame) -> Packed:
         """The rows of a frame back to back, without a Python object for each."""
@@ -193,6 +189,10 @@ class RowCodec:
                     series = pl.select(pl.when(mask).then(series)).to_series().alias(name)
                 columns.append(series)
         return pl.DataFrame(columns)
+
+    def decode_series(self, rows: pl.Series) -> pl.DataFrame:
+        """The frame of the rows of a BINARY column."""
+        return self.decode(rows.to_list() if len(rows) <= FEW else packed_series(rows))
 
     def _decode_few(self, rows: Sequence[bytes], names: Sequence[str] | None) -> pl.DataFrame:
         wanted = self.names if names is None else tuple(names)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from viewkeep.codec.packed import Packed, prefixed
 from viewkeep.errors import Corrupt
 
 _ENTRY = struct.Struct("<Qi")
@@ -126,8 +127,13 @@ def push_many(
     ]
 
 
-def first_many(epoch: int, bodies: Sequence[bytes | None]) -> list[bytes]:
+def first_many(epoch: int, bodies: Sequence[bytes | None] | Packed) -> list[bytes]:
     """`push` of each body to no value: lists of one version."""
+    if isinstance(bodies, Packed):
+        matrix = bodies.matrix
+        if matrix is not None:
+            return prefixed(_ENTRY.pack(epoch, matrix.shape[1]), bodies)
+        bodies = bodies.to_list()
     there = [body for body in bodies if body is not None]
     heads = {length: _ENTRY.pack(epoch, length) for length in set(map(len, there))}
     if len(there) < len(bodies):

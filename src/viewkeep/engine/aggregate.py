@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from viewkeep.codec.keys import hash_key
+from viewkeep.codec.many import hash_key
 from viewkeep.delta import KEY, weighted
 from viewkeep.engine.anchors import move_anchors
 from viewkeep.engine.collect import recollect

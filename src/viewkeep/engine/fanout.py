@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from viewkeep.codec.keys import hash_keys, rising
+from viewkeep.codec.many import hash_keys, order, rising
+from viewkeep.codec.physical import packed_series
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.steps import run_steps
@@ -54,10 +55,10 @@ def fan_out(
         return
     local = sum(feed.local for _, feed in consumers)
     if local > 1 and not rising(delta[KEY]):
-        delta = delta.sort(KEY)
+        delta = delta[order(packed_series(delta[KEY]))]
     columns = {column.name: column for column in delta}
     if local:
-        homes = hash_keys(columns[KEY].to_list()) % np.uint32(shards)
+        homes = hash_keys(packed_series(columns[KEY])) % np.uint32(shards)
         columns[HOME] = pl.Series(HOME, homes)
     shares = list(_shares(delta, consumers))
     encoded = _encoded(delta, shares)

@@ -21,8 +21,8 @@ GROUP = "#group"  # the bytes of a row's group
 def grouped(operator: Operator, delta: pl.DataFrame) -> pl.DataFrame:
     """The rows with the bytes of their group."""
     port = operator.ports[0]
-    groups = port.table.groups([delta[name] for name in port.group], delta.height)
-    return delta.with_columns(pl.Series(GROUP, groups, pl.Binary))
+    columns = [delta[name] for name in port.group]
+    return delta.hstack([port.table.groups(columns, delta.height, GROUP)])
 
 
 def rows_of_groups(

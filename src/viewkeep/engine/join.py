@@ -71,8 +71,7 @@ class _Side:
     def grouped(self, delta: pl.DataFrame) -> pl.DataFrame:
         """The rows with the bytes of their group."""
         columns = [delta[name] for name in self.port.group]
-        groups = self.table.groups(columns, delta.height)
-        return delta.hstack([pl.Series(GROUP, groups, pl.Binary)])
+        return delta.hstack([self.table.groups(columns, delta.height, GROUP)])
 
     def partners(self, groups: list[bytes]) -> Iterator[pl.DataFrame]:
         """The rows of these groups, in batches; `#place` says which group a row is of."""

@@ -150,10 +150,9 @@ def _run_operator(
             yield delta
     elif ROWS in frames:
         net = net_rows(frames[ROWS])
-        changes = keyed(net)
-        state.stage(operator.rows_table, changes[KEY].to_list(), changes[ROW].to_list())
+        state.stage(operator.rows_table, *keyed(net))
         if net.height and program.readers(operator.id):
-            rows = operator.rows_table.row_codec.decode(net[ROW].to_list())
+            rows = operator.rows_table.row_codec.decode_series(net[ROW])
             yield rows.hstack([net[KEY], net[WEIGHT]])
 
 
@@ -255,12 +254,12 @@ def _write_local(
     """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
     states: dict[int, ShardState] = {}
     for target, parts in inbox.items():
-        changes = keyed(net_rows(pl.concat(parts)))
-        homes, table = changes[HOME].to_numpy(), program.by_id[target].rows_table
+        net = net_rows(pl.concat(parts))
+        homes, table = net[HOME].to_numpy(), program.by_id[target].rows_table
         present = np.unique(homes).tolist()
         for shard in present:
-            part = chosen(changes, homes == shard) if len(present) > 1 else changes
+            part = chosen(net, homes == shard) if len(present) > 1 else net
             if shard not in states:
                 states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
-            states[shard].stage(table, part[KEY].to_list(), part[ROW].to_list())
+            states[shard].stage(table, *keyed(part))
     return sum(states[shard].commit() for shard in sorted(states))

@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.keys import KEPT, bounded_all, rising
+from viewkeep.codec.keys import KEPT, bounded_all
+from viewkeep.codec.many import rising
 from viewkeep.codec.packed import starts_of
 from viewkeep.codec.pages import pack, unpack
 from viewkeep.delta import KEY, chosen

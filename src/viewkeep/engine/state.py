@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from viewkeep.codec.packed import Packed
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import Chunk, Floor, Found, StateWrite, Store
 
@@ -71,10 +72,16 @@ class ShardState:
         """For each key the last row at or before it, not before its low, at the epoch before."""
         return self.store.state_floor(self.shard, table.number, keys, lows, self.epoch - 1)
 
-    def stage(self, table: StateTable, keys: Sequence[bytes], rows: Sequence[bytes | None]) -> None:
+    def stage(
+        self,
+        table: StateTable,
+        keys: Sequence[bytes] | Packed,
+        rows: Sequence[bytes | None] | Packed,
+        are_new: bool = False,
+    ) -> None:
         """Note rows to write; nothing reaches the store before `commit`."""
         if keys:
-            self._staged.append(StateWrite(table.number, keys, rows))
+            self._staged.append(StateWrite(table.number, keys, rows, are_new))
 
     def commit(self) -> int:
         """Write what was staged, in one transaction; return the number of rows."""

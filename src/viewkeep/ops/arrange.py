@@ -6,10 +6,14 @@ row of weight -1 and one of weight +1 under each key: the latter is put, a lone 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import polars as pl
 
-from viewkeep.codec.keys import rising
-from viewkeep.delta import KEY, WEIGHT, consolidate
+from viewkeep.codec.many import order, rising
+from viewkeep.codec.packed import Packed
+from viewkeep.codec.physical import packed_series
+from viewkeep.delta import KEY, WEIGHT, consolidate, without
 from viewkeep.errors import PipelineError
 
 ROW = "#row"
@@ -27,33 +31,48 @@ def net_rows(delta: pl.DataFrame) -> pl.DataFrame:
     return consolidate(delta, [name for name in delta.columns if name != WEIGHT])
 
 
-def _changes_of_few(rows: pl.DataFrame, goes: list[bool]) -> pl.DataFrame:
-    """What comes, and the keys of what goes and does not come again; as `keyed` does it."""
-    keys = rows[KEY].to_list()
+class Changes(NamedTuple):
+    """What a delta does to a keyed table, in key order: a row of None is deleted."""
+
+    keys: list[bytes] | Packed
+    rows: list[bytes | None] | Packed
+    are_new: bool  # no key had a row before
+
+
+def keyed(net: pl.DataFrame) -> Changes:
+    """What a net delta of encoded rows puts, and what it deletes."""
+    goes = net[WEIGHT] < 0
+    are_new = not goes.any()
+    rows = without(net, WEIGHT)
+    keys: list[bytes] | Packed
+    held: list[bytes | None] | Packed
+    if net.height <= _FEW:
+        keys, held = _changes_of_few(rows, goes.to_list())
+    else:
+        keys, held = _changes_of_many(rows if are_new else _put_and_gone(rows, goes))
+    if not rising(keys) or (net[WEIGHT] > 1).any():
+        raise PipelineError("two rows of a view share one key: its input has doubled rows")
+    return Changes(keys, held, are_new)
+
+
+def _changes_of_few(rows: pl.DataFrame, goes: list[bool]) -> tuple[list[bytes], list[bytes | None]]:
+    keys, held = rows[KEY].to_list(), rows[ROW].to_list()
     comes = {key for key, leaves in zip(keys, goes, strict=True) if not leaves}
     places = [i for i, key in enumerate(keys) if not (goes[i] and key in comes)]
     places.sort(key=keys.__getitem__)
-    chosen = rows[places]
-    held = [None if goes[i] else row for i, row in zip(places, chosen[ROW], strict=True)]
-    row = pl.Series(ROW, held, pl.Binary)
-    return pl.DataFrame([row if column.name == ROW else column for column in chosen])
+    return [keys[i] for i in places], [None if goes[i] else held[i] for i in places]
 
 
-def keyed(net: pl.DataFrame) -> pl.DataFrame:
-    """What a net delta of encoded rows puts, and what it deletes (`#row` NULL), in key order."""
-    weights = net[WEIGHT]
-    changes = pl.DataFrame([column for column in net if column.name != WEIGHT])
-    goes = weights < 0
-    if goes.any() and net.height <= _FEW:
-        changes = _changes_of_few(changes, goes.to_list())
-    elif goes.any():
-        gone, changes = changes.filter(goes), changes.filter(~goes)
-        gone = gone.join(changes.select(KEY), on=KEY, how="anti")
-        changes = pl.concat([changes, gone.with_columns(pl.lit(None, pl.Binary).alias(ROW))])
-    in_order = rising(changes[KEY])
-    if not in_order:
-        changes = changes.sort(KEY)
-        in_order = rising(changes[KEY])
-    if not in_order or (weights > 1).any():
-        raise PipelineError("two rows of a view share one key: its input has doubled rows")
-    return changes
+def _put_and_gone(rows: pl.DataFrame, goes: pl.Series) -> pl.DataFrame:
+    """What comes, and the keys of what goes and does not come again, with NULL for their rows."""
+    gone, comes = rows.filter(goes), rows.filter(~goes)
+    gone = gone.join(comes.select(KEY), on=KEY, how="anti")
+    return pl.concat([comes, gone.with_columns(pl.lit(None, pl.Binary).alias(ROW))])
+
+
+def _changes_of_many(rows: pl.DataFrame) -> tuple[Packed, Packed]:
+    keys, held = packed_series(rows[KEY]), packed_series(rows[ROW])
+    if not rising(rows[KEY]):
+        places = order(keys)
+        keys, held = keys.take(places), held.take(places)
+    return keys, held

@@ -91,29 +91,38 @@ class StateTable:
         """Whether a group has at most one row, found by its key."""
         return self.group is None or self.group == len(self.key)
 
-    def groups(self, columns: Sequence[pl.Series], count: int) -> list[bytes]:
+    @cached_property
+    def _cuts_groups(self) -> bool:
+        """Whether a group may be too long to stand in a key as it is."""
+        if self.unique_groups or not self.group:
+            return False
+        width = self.group_codec.width
+        return width is None or width >= GROUP_BYTES
+
+    def groups(self, columns: Sequence[pl.Series], count: int, name: str) -> pl.Series:
         """The bytes of each row's group, given the columns of the group."""
-        return _encoded(self.group_codec, columns, count)
+        return _encoded(self.group_codec, columns, count, name)
 
     def prefix(self, group: bytes) -> bytes:
         """What the keys of a group's rows start with, and no others."""
         return group if self.unique_groups else group_prefix(group)
 
-    def keys(self, rows: pl.DataFrame) -> list[bytes]:
+    def keys(self, rows: pl.DataFrame, name: str) -> pl.Series:
         """The keys of some rows."""
-        columns = [rows[name] for name in self.key_names]
-        if self.unique_groups or not self.group:
-            return _encoded(self.key_codec, columns, rows.height)
-        groups = self.groups(columns[: self.group], rows.height)
-        rest = _encoded(self.rest_codec, columns[self.group :], rows.height)
-        if max(map(len, groups), default=0) >= GROUP_BYTES:
-            groups = [group_prefix(group) for group in groups]
-        return bounded_all([group + end for group, end in zip(groups, rest, strict=True)])
+        columns = [rows[part] for part in self.key_names]
+        if not self._cuts_groups:
+            return _encoded(self.key_codec, columns, rows.height, name)
+        groups = self.group_codec.encode(columns[: self.group])
+        rest = self.rest_codec.encode(columns[self.group :])
+        whole = zip(map(group_prefix, groups), rest, strict=True)
+        return pl.Series(name, bounded_all([group + end for group, end in whole]), pl.Binary)
 
 
-def _encoded(codec: KeyCodec, columns: Sequence[pl.Series], count: int) -> list[bytes]:
+def _encoded(codec: KeyCodec, columns: Sequence[pl.Series], count: int, name: str) -> pl.Series:
     """Keys; the key of no columns is empty."""
-    return codec.encode(columns) if columns else [b""] * count
+    if not columns:
+        return pl.Series(name, [b""] * count, pl.Binary)
+    return codec.encode_series(columns, name)
 
 
 @dataclass(frozen=True)

@@ -157,11 +157,20 @@ class Changed:
 
 @dataclass(frozen=True)
 class StateWrite:
-    """New rows of one state table; a row of None deletes its key. Keys are distinct."""
+    """New rows of one state table; a row of None deletes its key. Keys are distinct.
+
+    `are_new` says that no key had a row at the epoch before, so that none need be looked for first.
+    A store must do the right thing though it be wrong: the epoch may have written before.
+    """
 
     table: int
-    keys: Sequence[bytes]
-    rows: Sequence[bytes | None]
+    keys: Sequence[bytes] | Packed
+    rows: Sequence[bytes | None] | Packed
+    are_new: bool = False
+
+    @property
+    def key_list(self) -> Sequence[bytes]:
+        return self.keys.all_bytes() if isinstance(self.keys, Packed) else self.keys
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,10 @@ class Environment:
             self.env.set_mapsize(0)
             return self.env.begin(None, None, write, buffers)
 
+    def within(self, txn: Transaction) -> Transaction:
+        """A write transaction within another, which it becomes a part of if it commits."""
+        return self.env.begin(None, txn, True)
+
     @contextlib.contextmanager
     def writing(self, *, buffers: bool = False) -> Iterator[Transaction]:
         """A write transaction that commits at the end, or aborts if an error passes."""

@@ -46,7 +46,9 @@ def note(
             continue
         packed = b""
         if len(write.keys) <= MOST:
-            keys = write.keys if known is None else sorted({*_unpacked(known), *write.keys})
+            keys = write.key_list
+            if known is not None:
+                keys = sorted({*_unpacked(known), *keys})
             packed = _packed(keys) if len(keys) <= MOST else b""
         if packed != known:
             txn.put(place, packed, db=info)

@@ -19,7 +19,9 @@ from itertools import chain, compress, islice, repeat, takewhile
 from operator import not_
 
 from viewkeep.codec import versions
-from viewkeep.codec.keys import MAX_KEY, rising
+from viewkeep.codec.keys import MAX_KEY
+from viewkeep.codec.many import rising
+from viewkeep.codec.packed import Packed, prefixed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
 from viewkeep.stores.contract import NONE, Changed, Chunk, Floor, Found, StateWrite, TableSize
@@ -212,7 +214,7 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
     if horizon >= epoch:
         raise ValueError(f"horizon {horizon} must lie before epoch {epoch}")
     for write in writes:
-        if write.keys and max(map(len, write.keys)) > MAX_KEY:
+        if _longest(write.keys) > MAX_KEY:
             raise InvalidRow(f"a key is longer than {MAX_KEY} bytes; pass it through codec.bounded")
     with shard.writing() as txn:
         seen, kept_from = _info(shard, txn)
@@ -221,28 +223,65 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         _advance(shard, txn, epoch, max(horizon, kept_from))
         noted.note(shard, txn, seen, epoch, writes)
         noted.forget(shard, txn, max(horizon, kept_from))
-        for table, keys, rows in _by_table(writes):
+        for table, keys, rows, are_new in _by_table(writes):
             for at in range(0, len(keys), _AT_ONCE):
                 part = slice(at, at + _AT_ONCE)
+                if are_new and len(keys) > _FEW:
+                    are_new = _insert(shard, txn, epoch, table, keys[part], rows[part])
+                    if are_new:
+                        continue
                 _stamp(shard, txn, epoch, horizon, table, keys[part], rows[part])
+
+
+def _longest(keys: Sequence[bytes] | Packed) -> int:
+    if isinstance(keys, Packed):
+        return int(keys.lengths.max(initial=0))
+    return max(map(len, keys), default=0)
 
 
 def _by_table(
     writes: Sequence[StateWrite],
-) -> Iterator[tuple[int, Sequence[bytes], Sequence[bytes | None]]]:
-    """The rows of each table in key order; of several for one key the last counts."""
+) -> Iterator[tuple[int, Sequence[bytes] | Packed, Sequence[bytes | None] | Packed, bool]]:
+    """The rows of each table in key order, and whether all are new; of one key the last counts."""
     tables: dict[int, list[StateWrite]] = {}
     for write in writes:
-        if write.keys:
+        if len(write.keys):
             tables.setdefault(write.table, []).append(write)
     for table in sorted(tables):
         parts = tables[table]
         keys, rows = parts[0].keys, parts[0].rows
         if len(parts) > 1 or not rising(keys):
-            whole = {k: r for part in parts for k, r in zip(part.keys, part.rows, strict=True)}
+            whole = {k: r for part in parts for k, r in zip(part.key_list, part.rows, strict=True)}
             keys = sorted(whole)
             rows = [whole[key] for key in keys]
-        yield table, keys, rows
+        yield table, keys, rows, all(part.are_new for part in parts)
+
+
+def _insert(
+    shard: Environment,
+    txn: Transaction,
+    epoch: int,
+    table: int,
+    keys: Sequence[bytes] | Packed,
+    rows: Sequence[bytes | None] | Packed,
+) -> bool:
+    """Put rows that should have no versions yet; if one has some, put none and return False.
+
+    To look for the versions of a row takes as long as to put it.
+    """
+    if not (rows.all_present if isinstance(rows, Packed) else None not in rows):
+        return False
+    prefix = table.to_bytes(PREFIX, "big")
+    full = prefixed(prefix, keys)
+    made = versions.first_many(epoch, rows)
+    with shard.within(txn) as attempt:
+        with attempt.cursor(db=shard.dbs["rows"]) as cursor:
+            _, added = cursor.putmulti(zip(full, made, strict=True), overwrite=False)
+        if added < len(full):
+            attempt.abort()
+            return False
+    _add_size(shard, txn, prefix, added, sum(map(len, full)) + sum(map(len, made)))
+    return True
 
 
 def _stamp(
@@ -251,12 +290,13 @@ def _stamp(
     epoch: int,
     horizon: int,
     table: int,
-    keys: Sequence[bytes],
-    rows: Sequence[bytes | None],
+    keys: Sequence[bytes] | Packed,
+    rows: Sequence[bytes | None] | Packed,
 ) -> None:
     """Push a version of each row. Whole lists at a time: every line of Python here is per row."""
     prefix = table.to_bytes(PREFIX, "big")
-    full = [prefix + key for key in keys]
+    full = prefixed(prefix, keys)
+    rows = list(rows)
     db = shard.dbs["rows"]
     with txn.cursor(db=db) as cursor:
         # Keys often rise with time; if no row lies between the first and the last, all are new.

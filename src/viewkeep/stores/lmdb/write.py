@@ -16,7 +16,8 @@ from zlib import crc32
 
 import numpy as np
 
-from viewkeep.codec.keys import MAX_KEY, hash_keys
+from viewkeep.codec.keys import MAX_KEY
+from viewkeep.codec.many import hash_keys
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
