@@ -46,6 +46,17 @@ def test_rising_keys_are_in_order_and_distinct(some: list[bytes]) -> None:
     assert rising(pl.Series(some, dtype=pl.Binary)) == expected
 
 
+@pytest.mark.parametrize("width", [1, 9, 18])
+def test_rising_keys_of_one_length(width: int) -> None:
+    keys = sorted(set(of_width(width, width, 200, width)))
+    assert rising(Packed.from_list(keys))
+    for place in (0, len(keys) // 2, len(keys) - 2):
+        after = place + 1
+        swapped = [*keys[:place], keys[after], keys[place], *keys[after + 1 :]]
+        assert not rising(Packed.from_list(swapped))
+        assert not rising(Packed.from_list([*keys[:after], keys[place], *keys[after:]]))
+
+
 @given(ANY)
 def test_the_order_is_that_of_bytes(some: list[bytes]) -> None:
     assert [some[place] for place in order(Packed.from_list(some))] == sorted(some)

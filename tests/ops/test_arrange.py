@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.errors import PipelineError
-from viewkeep.ops.arrange import ROW, keyed, net_rows
+from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
 
 tables = st.dictionaries(st.binary(max_size=3), st.binary(max_size=2), max_size=12)
 
@@ -24,6 +24,7 @@ def test_the_changes_lead_from_one_table_to_the_next(before, after, random):
     rows = [(k, r, -1) for k, r in before.items()] + [(k, r, 1) for k, r in after.items()]
     random.shuffle(rows)
     changes = keyed(net_rows(delta(rows)))
+    assert changes_of(delta(rows)) == changes
     assert changes.keys == sorted(changes.keys)
     assert changes.are_new == all(after.get(key) == row for key, row in before.items())
     made = dict(before)

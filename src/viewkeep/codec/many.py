@@ -59,6 +59,10 @@ def _byte_hashes(following: int) -> NDArray[np.uint32]:
 def rising(keys: Sequence[bytes] | Packed | pl.Series) -> bool:
     """Whether each key lies after the one before it, so that they are in order and distinct."""
     if isinstance(keys, Packed):
+        matrix = keys.matrix
+        if matrix is not None:
+            strings = np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").reshape(-1)
+            return bool((strings[1:] > strings[:-1]).all())
         keys = binary_series("", keys)
     if isinstance(keys, pl.Series):
         return bool((keys.slice(1) > keys.slice(0, max(len(keys) - 1, 0))).all())

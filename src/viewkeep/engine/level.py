@@ -36,7 +36,7 @@ from viewkeep.engine.readers import rows_from, run_reader
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.errors import PipelineError
-from viewkeep.ops.arrange import ROW, keyed, net_rows
+from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
 from viewkeep.plan.nodes import Aggregate, Source
 from viewkeep.plan.program import Feed, Operator, Program
 from viewkeep.stores.contract import Store
@@ -149,9 +149,12 @@ def _run_operator(
         if delta is not None:
             yield delta
     elif ROWS in frames:
+        if not program.readers(operator.id):
+            state.stage(operator.rows_table, *changes_of(frames[ROWS]))
+            return
         net = net_rows(frames[ROWS])
         state.stage(operator.rows_table, *keyed(net))
-        if net.height and program.readers(operator.id):
+        if net.height:
             rows = operator.rows_table.row_codec.decode_series(net[ROW])
             yield rows.hstack([net[KEY], net[WEIGHT]])
 
@@ -254,12 +257,12 @@ def _write_local(
     """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
     states: dict[int, ShardState] = {}
     for target, parts in inbox.items():
-        net = net_rows(pl.concat(parts))
-        homes, table = net[HOME].to_numpy(), program.by_id[target].rows_table
+        delta = parts[0] if len(parts) == 1 else pl.concat(parts)
+        homes, table = delta[HOME].to_numpy(), program.by_id[target].rows_table
         present = np.unique(homes).tolist()
         for shard in present:
-            part = chosen(net, homes == shard) if len(present) > 1 else net
+            part = chosen(delta, homes == shard) if len(present) > 1 else delta
             if shard not in states:
                 states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
-            states[shard].stage(table, *keyed(part))
+            states[shard].stage(table, *changes_of(part))
     return sum(states[shard].commit() for shard in sorted(states))

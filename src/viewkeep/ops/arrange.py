@@ -13,11 +13,12 @@ import polars as pl
 from viewkeep.codec.many import order, rising
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import packed_series
-from viewkeep.delta import KEY, WEIGHT, consolidate, without
+from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.errors import PipelineError
 
 ROW = "#row"
 _FEW = 1_000  # rows up to which Python's own loops are faster than queries
+_DOUBLED = "two rows of a view share one key: its input has doubled rows"
 ENCODED = "#encoded"  # the bytes of rows, where they were made for many who need them
 
 
@@ -39,40 +40,46 @@ class Changes(NamedTuple):
     are_new: bool  # no key had a row before
 
 
+def changes_of(delta: pl.DataFrame) -> Changes:
+    """What a delta of encoded rows does to their table."""
+    return _changes_of_few(delta) if delta.height <= _FEW else keyed(net_rows(delta))
+
+
 def keyed(net: pl.DataFrame) -> Changes:
-    """What a net delta of encoded rows puts, and what it deletes."""
+    """What a delta of encoded rows that are added up already does to their table."""
+    if net.height <= _FEW:
+        return _changes_of_few(net)
     goes = net[WEIGHT] < 0
     are_new = not goes.any()
-    rows = without(net, WEIGHT)
-    keys: list[bytes] | Packed
-    held: list[bytes | None] | Packed
-    if net.height <= _FEW:
-        keys, held = _changes_of_few(rows, goes.to_list())
-    else:
-        keys, held = _changes_of_many(rows if are_new else _put_and_gone(rows, goes))
+    rows = net if are_new else _put_and_gone(net, goes)
+    keys, held = packed_series(rows[KEY]), packed_series(rows[ROW])
+    if not rising(keys):
+        places = order(keys)
+        keys, held = keys.take(places), held.take(places)
     if not rising(keys) or (net[WEIGHT] > 1).any():
-        raise PipelineError("two rows of a view share one key: its input has doubled rows")
+        raise PipelineError(_DOUBLED)
     return Changes(keys, held, are_new)
 
 
-def _changes_of_few(rows: pl.DataFrame, goes: list[bool]) -> tuple[list[bytes], list[bytes | None]]:
-    keys, held = rows[KEY].to_list(), rows[ROW].to_list()
-    comes = {key for key, leaves in zip(keys, goes, strict=True) if not leaves}
-    places = [i for i, key in enumerate(keys) if not (goes[i] and key in comes)]
-    places.sort(key=keys.__getitem__)
-    return [keys[i] for i in places], [None if goes[i] else held[i] for i in places]
-
-
-def _put_and_gone(rows: pl.DataFrame, goes: pl.Series) -> pl.DataFrame:
+def _put_and_gone(net: pl.DataFrame, goes: pl.Series) -> pl.DataFrame:
     """What comes, and the keys of what goes and does not come again, with NULL for their rows."""
-    gone, comes = rows.filter(goes), rows.filter(~goes)
+    gone, comes = net.filter(goes), net.filter(~goes)
     gone = gone.join(comes.select(KEY), on=KEY, how="anti")
     return pl.concat([comes, gone.with_columns(pl.lit(None, pl.Binary).alias(ROW))])
 
 
-def _changes_of_many(rows: pl.DataFrame) -> tuple[Packed, Packed]:
-    keys, held = packed_series(rows[KEY]), packed_series(rows[ROW])
-    if not rising(rows[KEY]):
-        places = order(keys)
-        keys, held = keys.take(places), held.take(places)
-    return keys, held
+def _changes_of_few(delta: pl.DataFrame) -> Changes:
+    """The same by Python alone, rows added up too."""
+    weights = dict[tuple[bytes, bytes], int]()
+    columns = (delta[name].to_list() for name in (KEY, ROW, WEIGHT))
+    for key, row, weight in zip(*columns, strict=True):
+        weights[key, row] = weights.get((key, row), 0) + weight
+    comes = [place for place, weight in weights.items() if weight > 0]
+    goes = [key for (key, _), weight in weights.items() if weight < 0]
+    held: dict[bytes, bytes | None] = dict(comes)
+    gone = [key for key in goes if key not in held]
+    held |= dict.fromkeys(gone)
+    if len(held) < len(comes) + len(gone) or max(weights.values(), default=0) > 1:
+        raise PipelineError(_DOUBLED)
+    keys = sorted(held)
+    return Changes(keys, [held[key] for key in keys], not goes)
