@@ -619,7 +619,7 @@ class StateSuite:
         for at in (0, 1, 2, 3, None):
             there = store.state_scan(0, TABLE, limit=99, at=at)
             rows = dict(zip(there.keys, there.rows, strict=True))
-            for width in (0, 1, 2):
+            for width in (0, 1, 2) * 20:
                 keys = sorted(source.choices([*letters, b"\1\1\1", b"\5"], k=source.randrange(12)))
                 lows = [key[:width] for key in keys]
                 floor = store.state_floor(0, TABLE, keys, lows, at)
@@ -633,6 +633,14 @@ class StateSuite:
                 assert floor.rows == [rows[key] for key in floor.keys]
                 slowly = Store.state_floor(store, 0, TABLE, keys, lows, at)
                 assert slowly == floor
+
+    def test_floor_passes_over_groups_without_rows(self, store: Store) -> None:
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, [b"aa"], [b"row"])])
+        store.state_apply(0, 2, 0, [StateWrite(TABLE, [b"bc"], [b"not there yet"])])
+        keys = [b"ab", b"bb", b"bd", b"cc"]
+        lows = [key[:1] for key in keys]
+        floor = store.state_floor(0, TABLE, keys, lows, 1)
+        assert floor == Floor([0, NONE, NONE, NONE], [b"aa"], [b"row"])
 
     def test_floor_below_rows_that_are_not_there(self, store: Store) -> None:
         """A task's first run may have written thousands of rows that its second must not see."""

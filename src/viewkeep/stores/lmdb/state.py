@@ -156,15 +156,18 @@ def floor(
                     break
                 there = cursor.prev()
             # So it is for the keys after this one, up to the next record or the next low.
-            same, near = len(keys), place + _NEAR
+            until, near = len(keys), place + _NEAR
             if following.startswith(head):
                 beyond = following[PREFIX:]
-                if near < same and keys[near] >= beyond:
-                    same = near
-                same = bisect_left(keys, beyond, place, same)
-            if lows[same - 1] != low:
-                same = bisect_right(lows, low, place, same)
+                if near < until and keys[near] >= beyond:
+                    until = near
+                until = bisect_left(keys, beyond, place, until)
+            same = until if lows[until - 1] == low else bisect_right(lows, low, place, until)
             found.places.extend(repeat(row_place, same - place))
+            if same < until and lows[same] > keys[place]:
+                # What these keys seek would lie after this one, and nothing does.
+                found.places.extend(repeat(NONE, until - same))
+                same, row_place = until, NONE
             place, least = same, following
     return found
 
