@@ -33,7 +33,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.packed import Packed, scatter_ranges, slice_out, starts_of, windows
+from viewkeep.codec.packed import Packed, longest, scatter_ranges, slice_out, starts_of, windows
 from viewkeep.codec.physical import (
     FEW,
     WIDTHS,
@@ -118,13 +118,6 @@ class KeyCodec:
                 scatter_ranges(target, at, part.spans, part.data)
             at = at + part.widths(count)
         return _bounded_packed(Packed(target, starts, spans))
-
-    @cached_property
-    def width(self) -> int | None:
-        """How many bytes each key has; None if that depends on its values."""
-        if any(type.is_variable for type in self.types):
-            return None
-        return sum(1 + WIDTHS[type.name] for type in self.types)
 
     def _encode_few(self, columns: Sequence[pl.Series], count: int) -> list[bytes]:
         lists = []
@@ -253,12 +246,11 @@ def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
 
 def bounded_all(keys: list[bytes]) -> list[bytes]:
     """`bounded` of each key."""
-    longest = max(map(len, keys), default=0)
-    return keys if longest < MAX_KEY else [bounded(key) for key in keys]
+    return keys if longest(keys) < MAX_KEY else [bounded(key) for key in keys]
 
 
 def _bounded_packed(keys: Packed) -> Packed:
-    if int(keys.lengths.max()) < MAX_KEY:
+    if longest(keys) < MAX_KEY:
         return keys
     return Packed.from_list([bounded(key) for key in keys.all_bytes()])
 

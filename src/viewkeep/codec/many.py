@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from viewkeep.codec.packed import Packed
-from viewkeep.codec.physical import FEW, binary_series
+from viewkeep.codec.physical import FEW, binary_series, packed_series
 
 _NARROW = 64  # bytes of a key up to which a table for each is faster than a call for each key
 _WORD = 8  # bytes that are compared at once
@@ -28,8 +28,10 @@ def hash_key(key: bytes) -> int:
     return crc32(key)
 
 
-def hash_keys(keys: Sequence[bytes] | Packed) -> NDArray[np.uint32]:
+def hash_keys(keys: Sequence[bytes] | Packed | pl.Series) -> NDArray[np.uint32]:
     """`hash_key` of each key."""
+    if isinstance(keys, pl.Series):
+        keys = keys.to_list() if len(keys) <= FEW else packed_series(keys)
     if isinstance(keys, Packed):
         matrix = keys.matrix if len(keys) > FEW else None
         if matrix is not None and matrix.shape[1] <= _NARROW:

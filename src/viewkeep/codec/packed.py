@@ -179,6 +179,13 @@ def windows(buffer: NDArray[np.uint8], width: int) -> NDArray[np.void]:
     return np.ndarray((count,), np.dtype((np.void, width)), buffer=buffer, strides=(1,))
 
 
+def longest(strings: Sequence[bytes] | Packed) -> int:
+    """The length of the longest string; 0 if there is none."""
+    if isinstance(strings, Packed):
+        return int(strings.lengths.max(initial=0))
+    return max(map(len, strings), default=0)
+
+
 def prefixed(prefix: bytes, strings: Sequence[bytes] | Packed) -> list[bytes]:
     """Each of the strings, which are all there, after the same bytes."""
     matrix = strings.matrix if isinstance(strings, Packed) else None

@@ -58,7 +58,7 @@ def fan_out(
         delta = delta[order(packed_series(delta[KEY]))]
     columns = {column.name: column for column in delta}
     if local:
-        homes = hash_keys(packed_series(columns[KEY])) % np.uint32(shards)
+        homes = hash_keys(columns[KEY]) % np.uint32(shards)
         columns[HOME] = pl.Series(HOME, homes)
     shares = list(_shares(delta, consumers))
     encoded = _encoded(delta, shares)

@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import polars as pl
 
-from viewkeep.codec.keys import GROUP_BYTES, KeyCodec, bounded_all, group_prefix
+from viewkeep.codec.keys import GROUP_BYTES, KeyCodec, bounded_all, group_prefix, key_series
+from viewkeep.codec.packed import longest
 from viewkeep.codec.rows import RowCodec
 from viewkeep.expr import Expr, references
 from viewkeep.ops.aggregate import Accumulators
@@ -91,14 +92,6 @@ class StateTable:
         """Whether a group has at most one row, found by its key."""
         return self.group is None or self.group == len(self.key)
 
-    @cached_property
-    def _cuts_groups(self) -> bool:
-        """Whether a group may be too long to stand in a key as it is."""
-        if self.unique_groups or not self.group:
-            return False
-        width = self.group_codec.width
-        return width is None or width >= GROUP_BYTES
-
     def groups(self, columns: Sequence[pl.Series], count: int, name: str) -> pl.Series:
         """The bytes of each row's group, given the columns of the group."""
         return _encoded(self.group_codec, columns, count, name)
@@ -110,12 +103,16 @@ class StateTable:
     def keys(self, rows: pl.DataFrame, name: str) -> pl.Series:
         """The keys of some rows."""
         columns = [rows[part] for part in self.key_names]
-        if not self._cuts_groups:
+        if self.unique_groups or not self.group:
             return _encoded(self.key_codec, columns, rows.height, name)
+        keys = self.key_codec.pack(columns)
+        if longest(keys) < GROUP_BYTES:
+            return key_series(keys, name)
+        # Some group may be too long to stand in a key as it is.
         groups = self.group_codec.encode(columns[: self.group])
         rest = self.rest_codec.encode(columns[self.group :])
         whole = zip(map(group_prefix, groups), rest, strict=True)
-        return pl.Series(name, bounded_all([group + end for group, end in whole]), pl.Binary)
+        return key_series(bounded_all([group + end for group, end in whole]), name)
 
 
 def _encoded(codec: KeyCodec, columns: Sequence[pl.Series], count: int, name: str) -> pl.Series:

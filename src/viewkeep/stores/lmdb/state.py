@@ -21,7 +21,7 @@ from operator import not_
 from viewkeep.codec import versions
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.codec.many import rising
-from viewkeep.codec.packed import Packed, prefixed
+from viewkeep.codec.packed import Packed, longest, prefixed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
 from viewkeep.stores.contract import NONE, Changed, Chunk, Floor, Found, StateWrite, TableSize
@@ -217,7 +217,7 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
     if horizon >= epoch:
         raise ValueError(f"horizon {horizon} must lie before epoch {epoch}")
     for write in writes:
-        if _longest(write.keys) > MAX_KEY:
+        if longest(write.keys) > MAX_KEY:
             raise InvalidRow(f"a key is longer than {MAX_KEY} bytes; pass it through codec.bounded")
     with shard.writing() as txn:
         seen, kept_from = _info(shard, txn)
@@ -234,12 +234,6 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
                     if are_new:
                         continue
                 _stamp(shard, txn, epoch, horizon, table, keys[part], rows[part])
-
-
-def _longest(keys: Sequence[bytes] | Packed) -> int:
-    if isinstance(keys, Packed):
-        return int(keys.lengths.max(initial=0))
-    return max(map(len, keys), default=0)
 
 
 def _by_table(
