@@ -541,6 +541,7 @@ class StateSuite:
             (keys[:300], [None] * 300),
             (keys[200:], [*rows[200:]]),  # 100 were deleted, 300 are new
             (keys[100:400], [*rows[:300]]),
+            ([key(number) for number in range(900, 1_200)], [None] * 300),  # never were
         ]
         for epoch, (some, held) in enumerate(epochs, 1):
             store.state_apply(0, epoch, 0, [StateWrite(plain, some, held)])
