@@ -21,6 +21,7 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import run_epoch
 from viewkeep.engine.programs import load_plan
+from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import EpochGone, InvalidRow, InvalidToken, NotReady, UnknownName
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class World:
         if epoch is None:
             return False
         if chance.random() < 0.3:
-            messages = [m for n in range(store.nodes) for m in run_sources(store, epoch, n)]
+            messages = [m for log in whole_logs(epoch) for m in run_sources(store, epoch, log)]
             if load_plan(store, epoch.plan).program.levels > 1 and chance.random() < 0.5:
                 list(run_level(store, epoch, 1, range(store.shards), messages))
             self.epochs.release(self.lease)

@@ -13,6 +13,7 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import Outgrown, advance, catch_up, run_epoch
+from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import EpochGone, Fenced, PipelineError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
@@ -223,7 +224,7 @@ def test_running_level_zero_twice_sends_the_same_rows(history: History) -> None:
     epoch = epochs.open_next(epochs.acquire().term, Limits())
     assert epoch is not None
     once, twice = (
-        [m for node in range(2) for m in run_sources(history.store, epoch, node)][:-1]
+        [m for log in whole_logs(epoch) for m in run_sources(history.store, epoch, log)][:-1]
         for _ in range(2)
     )
     assert sorted(shard for shard, _ in once) == sorted(shard for shard, _ in twice)
@@ -259,7 +260,7 @@ def test_rows_that_reach_the_wrong_task_are_never_dropped(history: History) -> N
     epochs = Epochs(history.store)
     epoch = epochs.open_next(epochs.acquire().term, Limits())
     assert epoch is not None
-    messages = [m for node in range(2) for m in run_sources(history.store, epoch, node)]
+    messages = [m for log in whole_logs(epoch) for m in run_sources(history.store, epoch, log)]
     with pytest.raises(PipelineError, match="came to a task that lacks them"):
         list(run_level(history.store, epoch, 1, [0], messages))
 

@@ -16,6 +16,7 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import run_epoch
 from viewkeep.engine.programs import load_plan
+from viewkeep.engine.stretches import whole_logs
 from viewkeep.stores import create_store
 
 from .history import FOLDER, History, keys, rows
@@ -96,7 +97,7 @@ def one_epoch(model: History, epochs: Epochs, term: int, limits: Limits, random:
     if epoch is None:
         return False
     if random.random() < 0.3:  # a first attempt that ends before it is published
-        messages = [m for n in range(store.nodes) for m in run_sources(store, epoch, n)]
+        messages = [m for log in whole_logs(epoch) for m in run_sources(store, epoch, log)]
         random.shuffle(messages)
         if load_plan(store, epoch.plan).program.levels > 1:
             list(run_level(store, epoch, 1, range(store.shards), messages))

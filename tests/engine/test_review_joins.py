@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +30,7 @@ from viewkeep.engine.parcels import REPORT, Message, Outbox, encode_keys
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.stretches import Stretch, levels_to_run, whole_logs
 from viewkeep.ops import arrange
 from viewkeep.ops import ordered as values
 from viewkeep.plan.program import Operator, Program
@@ -214,8 +216,11 @@ class Play:
         for way, limit in ((join, "_FEW"), (arrange, "_FEW"), (values, "_FEW"), (tables, "_MANY")):
             self.patch.setattr(way, limit, random.choice([-1, 1_000]))
         messages: list[Message] = []
-        for node in random.sample(range(store.nodes), store.nodes):
-            messages += run_sources(store, epoch, node)
+        shares = cut_anywhere(epoch, random)
+        for stretch in random.sample(shares, len(shares)):
+            messages += run_sources(store, epoch, stretch)
+        if levels == program.levels:
+            levels = levels_to_run(program, epoch, [shares])
         for number in range(1, levels):
             sent, messages = messages, []
             random.shuffle(sent)
@@ -225,6 +230,19 @@ class Play:
                 shards = list(range(task, store.shards, tasks))
                 messages += run_level(store, epoch, number, shards, mine)
         return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
+
+
+def cut_anywhere(epoch: OpenEpoch, random: Random) -> list[Stretch]:
+    """The epoch's logs, cut at any places if they may be; stretches may be empty."""
+    found = whole_logs(epoch)
+    if epoch.loading:
+        return found
+    cut = []
+    for node, start, stop in found:
+        inner = sorted(random.randint(start, stop) for _ in range(random.choice([0, 0, 1, 3])))
+        ends = [start, *inner, stop]
+        cut += [Stretch(node, *pair) for pair in pairwise(ends)]
+    return cut
 
 
 def progress_of(reports: list[Report]) -> dict[str, dict[str, str | None]]:
@@ -342,13 +360,13 @@ def test_a_group_that_shows_the_same_changes_no_join(
 def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The most rows that an outbox held."""
     most = [0]
-    take = Outbox._take
+    put = Outbox.put
 
     def watched(self: Outbox, operator: Operator, name: str, frame: pl.DataFrame) -> None:
-        take(self, operator, name, frame)
+        put(self, operator, name, frame)
         most[0] = max(most[0], self._rows)
 
-    monkeypatch.setattr(Outbox, "_take", watched)
+    monkeypatch.setattr(Outbox, "put", watched)
     return most
 
 

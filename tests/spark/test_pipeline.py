@@ -19,6 +19,7 @@ from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
 from viewkeep.engine.report import Report
+from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout
 from viewkeep.spark import pace
 from viewkeep.spark import pipeline as pipeline_module
@@ -362,7 +363,7 @@ def test_epoch_of_a_crashed_driver_is_run_again(
     change(random.Random(6))
     opened = epochs.open_next(lease.term, Limits())
     assert opened is not None
-    messages = [m for node in range(store.nodes) for m in run_sources(store, opened, node)]
+    messages = [m for log in whole_logs(opened) for m in run_sources(store, opened, log)]
     for_one = [message for message in messages if message[0] == 0]
     list(run_level(store, opened, 1, [0], for_one))  # dies before the other shards
     epochs.release(lease)

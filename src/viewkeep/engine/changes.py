@@ -14,8 +14,8 @@ from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import KEY, weights
-from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.loading import Chunk
+from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator
@@ -24,19 +24,17 @@ from viewkeep.stores.contract import Store
 
 def base_changes(
     store: Store,
-    epoch: OpenEpoch,
-    node: int,
+    stretch: Stretch,
     source: Source,
     columns: frozenset[str],
     with_keys: bool,
 ) -> Iterator[pl.DataFrame]:
-    """The epoch's operations on one table in one node log, as deltas of these columns."""
+    """The operations on one table in a stretch of a log, as deltas of these columns."""
     codec = RowCodec(source.schema.columns)
     names = [name for name in source.schema.names if name in columns]
-    start, stop = epoch.start.offsets[node], epoch.cut.offsets[node]
-    if start == stop:
+    if stretch.start == stretch.stop:
         return
-    for batch in store.read_log(node, start, stop, frozenset((source.number,))):
+    for batch in store.read_log(*stretch, frozenset((source.number,))):
         if batch.before is None:
             raise StoreError("this store's log has no before-images, which views need so far")
         parts = []

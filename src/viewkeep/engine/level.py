@@ -1,8 +1,8 @@
 """Runs one level of one epoch: the one place where Spark tasks, tests and repairs do the work.
 
-`run_sources` is level 0, once per node log; `run_level` is any higher level, for some shards. Both
-read state as of the epoch before and stamp what they write with the epoch, so
-running them again, in any order of their messages, writes the same bytes and sends the same rows.
+`run_sources` is level 0, for a stretch of a node log; `run_level` is any higher level, for some
+shards. Both read state as of the epoch before and stamp what they write with the epoch, so running
+them again, in any order of their messages, writes the same bytes and sends the same rows.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from viewkeep.engine.programs import load_plan
 from viewkeep.engine.readers import rows_from, run_reader
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
+from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
 from viewkeep.plan.nodes import Aggregate, Source
@@ -44,9 +45,14 @@ from viewkeep.stores.contract import Store
 _FEW = 10_000  # rows below which changes wait for more
 
 
-def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
-    """Level 0 of one node log: its operations become deltas for every operator that reads them."""
+def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Message]:
+    """Level 0 of a stretch of a log: operations become deltas for the operators that read them.
+
+    Views that are keyed like their base table are written here if the log is whole. Else other
+    tasks have changes of the same rows, and all are sent to level 1.
+    """
     began = time.perf_counter()
+    node, is_whole = stretch.node, stretch.is_whole(epoch)
     program = load_plan(store, epoch.plan).program
     outbox = Outbox(store.shards)
     inbox: dict[str, list[pl.DataFrame]] = {}
@@ -57,11 +63,14 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
         for operator, feed, rows in fan_out(delta, consumers, store.shards):
             if feed.local:
                 kept = [rows[KEY], rows[HOME], encode_rows(operator, rows), rows[WEIGHT]]
-                inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
+                if is_whole:
+                    inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
+                else:
+                    outbox.put(operator, ROWS, pl.DataFrame(kept).rename({HOME: SHARD}))
             else:
                 outbox.add(operator, rows)
-                if outbox.full:
-                    yield from outbox.messages()
+            if outbox.full:
+                yield from outbox.messages()
 
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
@@ -74,7 +83,7 @@ def run_sources(store: Store, epoch: OpenEpoch, node: int) -> Iterator[Message]:
         missing = {feed.id for _, loading in loads for _, feed in loading}
         whole = [pair for pair in consumers if pair[1].id not in missing]
         with_keys = bool(loads) or any(feed.local for _, feed in consumers)
-        for delta in base_changes(store, epoch, node, source, needed, with_keys):
+        for delta in base_changes(store, stretch, source, needed, with_keys):
             rows_in += delta.height
             yield from send(delta, whole)
             for chunk, loading in loads:
@@ -104,6 +113,8 @@ def run_level(
     if strays := set(blobs).difference(shards):
         raise PipelineError(f"rows for shards {sorted(strays)} came to a task that lacks them")
     here = program.at_level(level)
+    if level == 1:
+        here = (*program.at_level(0), *here)  # whose rows come from logs that were cut
     targets = {operator.id for operator in here}
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
     outbox = Outbox(store.shards)

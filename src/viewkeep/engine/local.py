@@ -8,12 +8,14 @@ the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import REPORT, Message
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
+from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.stores.contract import Store
 
 
@@ -30,9 +32,11 @@ def run_epoch(
     this or in any other way.
     """
     messages: list[Message] = []
-    for node in range(store.nodes):
-        _hold(messages, run_sources(store, epoch, node), most)
-    for level in range(1, load_plan(store, epoch.plan).program.levels):
+    shares = even_stretches(epoch, tasks)
+    for stretch in chain.from_iterable(shares):
+        _hold(messages, run_sources(store, epoch, stretch), most)
+    program = load_plan(store, epoch.plan).program
+    for level in range(1, levels_to_run(program, epoch, shares)):
         sent, messages = messages, []
         for task in range(tasks):
             mine = [message for message in sent if message[0] % tasks == task]

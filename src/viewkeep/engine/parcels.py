@@ -21,8 +21,9 @@ from viewkeep.codec.keys import KeyCodec, key_series
 from viewkeep.codec.many import hash_keys
 from viewkeep.codec.packed import Packed
 from viewkeep.delta import KEY, WEIGHT, chosen, without
-from viewkeep.ops.aggregate import TIMES, gains
+from viewkeep.ops.aggregate import gains
 from viewkeep.ops.arrange import ENCODED, ROW, net_rows
+from viewkeep.ops.ordered import TIMES, without_zeros
 from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate, Arrange
 from viewkeep.plan.program import Operator
@@ -70,7 +71,8 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
     if len(parts) == 1:
         return whole
     same = [column for column in whole.columns if column != TIMES]
-    return whole.group_by(same).agg(pl.col(TIMES).sum()).select(whole.columns)
+    summed = whole.group_by(same).agg(pl.col(TIMES).sum()).select(whole.columns)
+    return without_zeros(summed)
 
 
 @dataclass
@@ -117,15 +119,16 @@ class Outbox:
         if delta.height == 0:
             return
         for name, frame in pack(operator, delta, self.shards).items():
-            self._take(operator, name, frame)
+            self.put(operator, name, frame)
 
     def forward(self, operator: Operator, port: int, rows: pl.DataFrame, shard: int) -> None:
         """Take changes of the table that a reader of a higher level reads on this shard."""
         if rows.height:
             here = pl.Series(SHARD, np.full(rows.height, shard, np.uint32))
-            self._take(operator, port_name(port), rows.hstack([here]))
+            self.put(operator, port_name(port), rows.hstack([here]))
 
-    def _take(self, operator: Operator, name: str, frame: pl.DataFrame) -> None:
+    def put(self, operator: Operator, name: str, frame: pl.DataFrame) -> None:
+        """Take a frame of an operator's input, with each row's shard."""
         place = (operator.id, name)
         if place not in self._frames:
             self._frames[place] = _Held(operator, name, _COMBINE_AT)

@@ -73,12 +73,21 @@ class Ordered:
 def counted(
     rows: pl.DataFrame, by: Sequence[str], order: Ordered, places: Sequence[str]
 ) -> pl.DataFrame:
-    """The gain of each value in each group of `by`; the values are in the columns `places`."""
+    """The gain of each value in each group of `by`; the values are in the columns `places`.
+
+    Values that came and went are left out: of a row that is updated over and over, two are left.
+    """
     for place, needed in zip(places, order.needed, strict=True):
         if needed and rows[place].null_count():
             rows = rows.filter(pl.col(place).is_not_null())
     named = [pl.col(place).alias(name) for place, name in zip(places, order.names, strict=True)]
-    return rows.group_by(*by, *named).agg(pl.col(WEIGHT).sum().alias(TIMES))
+    return without_zeros(rows.group_by(*by, *named).agg(pl.col(WEIGHT).sum().alias(TIMES)))
+
+
+def without_zeros(gain: pl.DataFrame) -> pl.DataFrame:
+    """The values that a group has more often or less often than before."""
+    some = gain[TIMES] != 0
+    return gain if some.all() else gain.filter(some)
 
 
 def in_order(values: pl.DataFrame, order: Ordered, within: str = GROUP) -> pl.DataFrame:

@@ -1,15 +1,16 @@
 """Runs one open epoch as one Spark job: a stage per level, blobs shuffled by shard between them.
 
 An epoch with little work is one task instead, which runs all its levels: a stage costs some 40 ms
-whatever it does. Tasks get ids only (url, epoch, level, shards) and load the rest from the store,
-so a task that is retried, speculated or replayed does the same work again. Law: every shard of a
-level has exactly one task, and that task runs even if no message comes for it.
+whatever it does. Tasks get ids only (url, epoch, level, stretches of logs or shards) and load the
+rest from the store, so a task that is retried, speculated or replayed does the same work again.
+Law: every shard of a level has exactly one task, and that task runs even if no message comes for
+it.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,6 +22,7 @@ from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import REPORT, Message
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
+from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
 
@@ -37,11 +39,10 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     """Run all levels of the epoch; publishing it is the caller's."""
     context = spark.sparkContext
     store = borrow_store(url)
-    levels = load_plan(store, epoch.plan).program.levels
+    shares = even_stretches(epoch, context.defaultParallelism)
+    levels = levels_to_run(load_plan(store, epoch.plan).program, epoch, shares)
     tasks = min(context.defaultParallelism, store.shards)
-    messages = context.parallelize(range(store.nodes), store.nodes).mapPartitions(
-        Sources(url, epoch.epoch)
-    )
+    messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
     for level in range(1, levels):
         routed = messages.partitionBy(tasks, Route(tasks))
         messages = routed.mapPartitionsWithIndex(Level(url, epoch.epoch, level, tasks))
@@ -78,15 +79,16 @@ class Alone:
 
 @dataclass(frozen=True)
 class Sources:
-    """Level 0 of the node logs in a task's partition."""
+    """Level 0 of the stretches of node logs in a task's partition."""
 
     url: str
     epoch: int
 
-    def __call__(self, nodes: Iterable[int]) -> Iterator[Message]:
+    def __call__(self, shares: Iterable[Sequence[Stretch]]) -> Iterator[Message]:
         store, epoch = _open(self.url, self.epoch)
-        for node in nodes:
-            yield from run_sources(store, epoch, node)
+        for share in shares:
+            for stretch in share:
+                yield from run_sources(store, epoch, stretch)
 
 
 @dataclass(frozen=True)

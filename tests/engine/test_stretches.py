@@ -1,0 +1,184 @@
+"""Shares of level 0: every operation once, about equal, the same bytes wherever logs are cut."""
+
+from __future__ import annotations
+
+from itertools import chain, pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
+from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.loading import Loading
+from viewkeep.engine.local import catch_up, run_epoch
+from viewkeep.engine.parcels import REPORT, Inbox, Message
+from viewkeep.engine.programs import load_plan
+from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run, whole_logs
+from viewkeep.ops.ordered import TIMES
+from viewkeep.plan.program import Program
+from viewkeep.stores import create_store
+from viewkeep.stores.contract import Chunk, Cut, Store
+
+from .history import History
+
+KEYED = ["SELECT * FROM items", "SELECT id, part, x + 1 AS y FROM items WHERE x > 3"]
+SENT = [
+    "SELECT g, COUNT(*) AS n, SUM(x) AS s, MIN(x) AS lo, MAX(d) AS hi FROM items GROUP BY g",
+    "SELECT a.id, b.x FROM items a JOIN items b ON a.id = b.part",
+    "SELECT g, x FROM items ORDER BY x DESC LIMIT 3",
+]
+
+
+def opened(counts: list[int], loading: Loading | None = None) -> OpenEpoch:
+    starts = tuple(10 * node for node in range(len(counts)))
+    stops = tuple(start + count for start, count in zip(starts, counts, strict=True))
+    return OpenEpoch(2, Cut(1, starts), Cut(2, stops), 1, 1, loading or {}, 100, 0)
+
+
+def sizes(shares: list[list[Stretch]]) -> list[int]:
+    return [sum(stop - start for _, start, stop in share) for share in shares]
+
+
+def even(epoch: OpenEpoch, tasks: int) -> list[list[Stretch]]:
+    return [list(share) for share in even_stretches(epoch, tasks)]
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=6), st.integers(1, 9))
+def test_every_operation_is_in_one_share(counts: list[int], tasks: int) -> None:
+    epoch = opened(counts)
+    shares = even(epoch, tasks)
+    found: dict[int, list[Stretch]] = {}
+    for stretch in chain.from_iterable(shares):
+        found.setdefault(stretch.node, []).append(stretch)
+    for log in whole_logs(epoch):
+        parts = found.get(log.node, [log])
+        assert (parts[0].start, parts[-1].stop) == (log.start, log.stop)
+        assert all(one.stop == other.start for one, other in pairwise(parts))
+    if epoch.operations:
+        assert max(sizes(shares)) <= 1.25 * epoch.operations / tasks + 1
+
+
+@pytest.mark.parametrize(
+    ("counts", "tasks", "expected"),
+    [
+        ([5_000, 505_000], 2, [255_000, 255_000]),  # one hot row
+        ([700, 300], 2, [500, 500]),
+        ([550, 450], 2, [550, 450]),  # as even as it needs to be: no log is cut
+        ([450, 550], 2, [450, 550]),
+        ([800], 4, [200, 200, 200, 200]),
+        ([100, 100, 100, 100], 2, [200, 200]),
+        ([0, 0, 900], 3, [300, 300, 300]),
+        ([1, 0], 2, [1, 0]),
+        ([1_000], 1, [1_000]),
+    ],
+)
+def test_shares(counts: list[int], tasks: int, expected: list[int]) -> None:
+    assert sizes(even(opened(counts), tasks)) == expected
+
+
+def test_logs_stay_whole_where_rows_are_loaded() -> None:
+    epoch = opened([5, 900], {"feed": {"0": "", "1": ""}})
+    assert even(epoch, 2) == [[log] for log in whole_logs(epoch)]
+
+
+def test_an_epoch_without_operations_has_all_logs() -> None:
+    epoch = opened([0, 0])
+    assert even(epoch, 4) == [[log] for log in whole_logs(epoch)]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """One row that is put, changed and deleted over and over, and some others."""
+    made = History(create_store(str(tmp_path / "db"), durability="relaxed"))
+    made.put([{"id": i, "part": i % 3, "g": "a", "x": i, "d": 0.1 * i} for i in range(6)])
+    return made
+
+
+def hot_row(history: History) -> None:
+    for number in range(30):
+        key = {"id": 1, "part": 1}
+        if number % 7 == 5:
+            history.delete([(1, 1)])
+        else:
+            history.put([{**key, "g": "ab"[number % 2], "x": number, "d": number / 3}])
+        if number % 10 == 0:
+            history.put([{"id": number, "part": 0, "g": "b", "x": -number, "d": 1e16}])
+
+
+@pytest.mark.parametrize("selects", [KEYED, SENT, KEYED + SENT])
+def test_logs_cut_anywhere_give_the_same_bytes(history: History, selects: list[str]) -> None:
+    store = history.store
+    for i, text in enumerate(selects):
+        history.create_view(f"CREATE VIEW v{i} AS {text}")
+    catch_up(store)
+    hot_row(history)
+    epochs = Epochs(store)
+    term = epochs.acquire().term
+    epoch = epochs.open_next(term, Limits())
+    assert epoch is not None
+    assert not epoch.loading
+    program = load_plan(store, epoch.plan).program
+    node, start, stop = max(whole_logs(epoch), key=lambda log: log.stop - log.start)
+    others = [log for log in whole_logs(epoch) if log.node != node]
+    written = []
+    for at in range(start + 1, stop):
+        cut = [Stretch(node, start, at), Stretch(node, at, stop), *others]
+        run(store, epoch, program, cut[:: 1 if at % 2 else -1])
+        written.append(state_of(store, program, epoch.epoch))
+    run(store, epoch, program, [Stretch(node, at, at + 1) for at in range(start, stop)] + others)
+    written.append(state_of(store, program, epoch.epoch))
+    reports = run_epoch(store, epoch)
+    written.append(state_of(store, program, epoch.epoch))
+    assert all(state == written[-1] for state in written)
+    epochs.publish(term, epoch, reports)
+    history.check()
+
+
+@pytest.mark.parametrize("selects", [KEYED, SENT, KEYED + SENT])
+def test_many_tasks_of_a_hot_row(history: History, selects: list[str]) -> None:
+    """What a cut log writes is all there is: no whole run has written the epoch before."""
+    for i, text in enumerate(selects):
+        history.create_view(f"CREATE VIEW v{i} AS {text}")
+    catch_up(history.store)
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    for tasks in (2, 3, 8):
+        hot_row(history)
+        epoch = epochs.open_next(term, Limits())
+        assert epoch is not None
+        assert not all(s.is_whole(epoch) for s in chain.from_iterable(even(epoch, tasks)))
+        epochs.publish(term, epoch, run_epoch(history.store, epoch, tasks))
+        history.check()
+
+
+def run(store: Store, epoch: OpenEpoch, program: Program, stretches: list[Stretch]) -> None:
+    messages: list[Message] = [m for s in stretches for m in run_sources(store, epoch, s)]
+    for level in range(1, levels_to_run(program, epoch, [stretches])):
+        messages = list(run_level(store, epoch, level, range(store.shards), messages))
+
+
+def state_of(store: Store, program: Program, epoch: int) -> list[Chunk]:
+    return [
+        store.state_scan(shard, table.number, limit=10**6, at=epoch)
+        for operator in program.operators
+        for table in operator.tables
+        for shard in range(store.shards)
+    ]
+
+
+def test_values_that_came_and_went_are_not_sent(history: History) -> None:
+    history.create_view("CREATE VIEW v AS SELECT g, MIN(x) AS lo FROM items GROUP BY g")
+    catch_up(history.store)
+    for number in range(50):
+        history.put([{"id": 1, "part": 1, "g": "a", "x": 100 + number}])
+    epochs = Epochs(history.store)
+    epoch = epochs.open_next(epochs.acquire().term, Limits())
+    assert epoch is not None
+    (operator,) = load_plan(history.store, epoch.plan).program.operators
+    sent = [m for log in whole_logs(epoch) for m in run_sources(history.store, epoch, log)]
+    inboxes = [Inbox([blob], {operator.id}) for shard, blob in sent if shard != REPORT]
+    values = pl.concat([inbox.take(operator)["values0"] for inbox in inboxes])
+    assert sorted(values[TIMES].to_list()) == [-1, 1]  # the first value and the last
