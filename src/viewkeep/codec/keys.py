@@ -33,7 +33,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.packed import Packed, longest, scatter_ranges, slice_out, starts_of, windows
+from viewkeep.codec.packed import (
+    Packed,
+    listed,
+    longest,
+    scatter_ranges,
+    slice_out,
+    starts_of,
+    windows,
+)
 from viewkeep.codec.physical import (
     FEW,
     WIDTHS,
@@ -87,8 +95,7 @@ class KeyCodec:
 
     def encode(self, columns: Sequence[pl.Series]) -> list[bytes]:
         """The keys of the rows whose key columns these are, in key order."""
-        keys = self.pack(columns)
-        return keys.all_bytes() if isinstance(keys, Packed) else keys
+        return listed(self.pack(columns))
 
     def encode_series(self, columns: Sequence[pl.Series], name: str) -> pl.Series:
         """The keys of rows as a BINARY column."""

@@ -186,6 +186,11 @@ def longest(strings: Sequence[bytes] | Packed) -> int:
     return max(map(len, strings), default=0)
 
 
+def listed(strings: list[bytes] | Packed) -> list[bytes]:
+    """Strings, which are all there, as a list."""
+    return strings.all_bytes() if isinstance(strings, Packed) else strings
+
+
 def prefixed(prefix: bytes, strings: Sequence[bytes] | Packed) -> list[bytes]:
     """Each of the strings, which are all there, after the same bytes."""
     matrix = strings.matrix if isinstance(strings, Packed) else None

@@ -9,7 +9,7 @@ the group is.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
+from viewkeep.codec.packed import listed
 from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT, chosen
 from viewkeep.engine.pages import GAIN, PAGE, advance_pages, value_keys
@@ -56,9 +57,10 @@ class Changes:
         left = chosen(self.rows, self.rows[WEIGHT].to_numpy() < 0)
         return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
 
-    def keys(self, groups: Iterable[int], values: pl.DataFrame) -> list[bytes]:
+    def keys(self, groups: Sequence[int], values: pl.DataFrame) -> list[bytes]:
         """The keys of values of these groups."""
-        return value_keys(self.order, [self.prefixes[group] for group in groups], values)
+        places = np.array(groups, np.int64)
+        return listed(value_keys(self.order, self.prefixes, places, values))
 
     def all_values(self) -> pl.DataFrame:
         """Every value of the groups in which some changed, after the epoch."""

@@ -11,7 +11,7 @@ one object for Python and one record for the store, and holds dozens of values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import add
 
@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.keys import KEPT, bounded_all
+from viewkeep.codec.keys import KEPT, MAX_KEY, bounded_all, key_series
 from viewkeep.codec.many import rising
-from viewkeep.codec.packed import starts_of
+from viewkeep.codec.packed import Packed, listed, longest, starts_of
 from viewkeep.codec.pages import pack, unpack
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.state import ShardState
@@ -52,10 +52,18 @@ class Moved:
     in_order: bool  # no key was cut: the order of keys is that of values
 
 
-def value_keys(order: Ordered, prefixes: Iterable[bytes], values: pl.DataFrame) -> list[bytes]:
-    """The keys of values, each of the group whose keys start with its prefix."""
-    suffixes = order.key_codec.encode([values[name] for name in order.names])
-    return bounded_all(list(map(add, prefixes, suffixes)))
+def value_keys(
+    order: Ordered, prefixes: Sequence[bytes], groups: NDArray[np.int64], values: pl.DataFrame
+) -> list[bytes] | Packed:
+    """The keys of values; those of a group, which is a place in `prefixes`, start with its own."""
+    suffixes = order.key_codec.pack([values[name] for name in order.names])
+    if isinstance(suffixes, Packed) and (matrix := suffixes.matrix) is not None:
+        heads = Packed.from_list(prefixes)
+        width = int(heads.lengths[0])
+        if bool((heads.lengths == width).all()) and width + matrix.shape[1] < MAX_KEY:
+            head = heads.buffer.reshape(len(prefixes), width)
+            return Packed.from_matrix(np.hstack([head[groups], matrix]))
+    return bounded_all(list(map(add, _each(prefixes, groups), listed(suffixes))))
 
 
 def advance_pages(
@@ -69,15 +77,16 @@ def advance_pages(
     gain = _summed(in_order(gain, order), (GROUP, *order.names), (GAIN,))
     if (gain[GAIN] == 0).any():
         gain = chosen(gain, gain[GAIN].to_numpy() != 0)
-    lows = _each(prefixes, gain[GROUP].to_numpy())
-    keys = value_keys(order, lows, gain)
+    keys = value_keys(order, prefixes, gain[GROUP].to_numpy(), gain)
     if not rising(keys):
+        keys = listed(keys)
         by_key = np.array(sorted(range(len(keys)), key=keys.__getitem__))
-        gain, keys, lows = gain[by_key], _each(keys, by_key), _each(lows, by_key)
-    uncut = max(map(len, keys), default=0) <= KEPT
+        gain, keys = gain[by_key], _each(keys, by_key)
+    lows = _each(prefixes, gain[GROUP].to_numpy())
+    uncut = longest(keys) <= KEPT
     changed, edges, ordered = list[pl.DataFrame](), list[pl.DataFrame](), True
     page_keys, page_rows = list[bytes](), list[bytes | None]()
-    for pages in _touched(state.floor(table, keys, lows), gain, prefixes):
+    for pages in _touched(state.floor(table, listed(keys), lows), gain, prefixes):
         values, by_value = pages.advanced(order, uncut)
         if (values[TIMES] < 0).any():
             raise PipelineError(
@@ -92,7 +101,7 @@ def advance_pages(
         ordered &= by_value
     state.stage(table, page_keys, page_rows)
     # The values with a gain are the gains, in the same order.
-    key = pl.Series(KEY, keys, pl.Binary)
+    key = key_series(keys, KEY)
     return Moved(pl.concat(changed).insert_column(0, key), pl.concat(edges), ordered)
 
 
@@ -130,8 +139,8 @@ class _Pages:
         if uncut and short:
             values = in_order(values, order, PAGE)
         else:
-            keys = value_keys(order, _each(self.prefixes, self._places(values)), values)
-            values = values.with_columns(pl.Series(KEY, keys, pl.Binary)).sort(PAGE, KEY).drop(KEY)
+            keys = value_keys(order, self.prefixes, self._places(values), values)
+            values = values.hstack([key_series(keys, KEY)]).sort(PAGE, KEY).drop(KEY)
         values = _summed(values, (PAGE, *order.names), (TIMES, GAIN))
         groups = pl.Series(GROUP, self.groups[self._places(values)], pl.Int64)
         columns = [groups, values[PAGE], *(values[name] for name in order.names)]
@@ -155,8 +164,8 @@ class _Pages:
         split = np.flatnonzero(pages[1:] == pages[:-1]) + 1
         if len(split):
             heads = live[firsts[split]]
-            made = value_keys(order, _each(self.prefixes, pages[split]), heads)
-            for place, key in zip(split.tolist(), made, strict=True):
+            made = value_keys(order, self.prefixes, pages[split], heads)
+            for place, key in zip(split.tolist(), listed(made), strict=True):
                 keys[place] = key
         gone = np.flatnonzero(sizes == 0)
         if not len(gone):
