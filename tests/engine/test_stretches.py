@@ -31,6 +31,8 @@ SENT = [
     "SELECT g, x FROM items ORDER BY x DESC LIMIT 3",
 ]
 
+NO_VIEWS = Program((), {})
+
 
 def opened(counts: list[int], loading: Loading | None = None) -> OpenEpoch:
     starts = tuple(10 * node for node in range(len(counts)))
@@ -42,8 +44,8 @@ def sizes(shares: list[list[Stretch]]) -> list[int]:
     return [sum(stop - start for _, start, stop in share) for share in shares]
 
 
-def even(epoch: OpenEpoch, tasks: int) -> list[list[Stretch]]:
-    return [list(share) for share in even_stretches(epoch, tasks)]
+def even(epoch: OpenEpoch, tasks: int, program: Program = NO_VIEWS) -> list[list[Stretch]]:
+    return [list(share) for share in even_stretches(program, epoch, tasks)]
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=6), st.integers(1, 9))
@@ -82,6 +84,14 @@ def test_shares(counts: list[int], tasks: int, expected: list[int]) -> None:
 def test_logs_stay_whole_where_rows_are_loaded() -> None:
     epoch = opened([5, 900], {"feed": {"0": "", "1": ""}})
     assert even(epoch, 2) == [[log] for log in whole_logs(epoch)]
+
+
+def test_the_one_log_of_views_that_are_written_at_level_0_stays_whole(history: History) -> None:
+    history.create_view(f"CREATE VIEW v AS {KEYED[0]}")
+    program = history.catalog.current().program
+    assert sizes(even(opened([900]), 4, program)) == [900]
+    assert sizes(even(opened([400, 500]), 4, program)) == [400, 500]
+    assert sizes(even(opened([100, 700]), 4, program)) == [400, 400]
 
 
 def test_an_epoch_without_operations_has_all_logs() -> None:
@@ -149,7 +159,10 @@ def test_many_tasks_of_a_hot_row(history: History, selects: list[str]) -> None:
         hot_row(history)
         epoch = epochs.open_next(term, Limits())
         assert epoch is not None
-        assert not all(s.is_whole(epoch) for s in chain.from_iterable(even(epoch, tasks)))
+        program = load_plan(history.store, epoch.plan).program
+        shares = even(epoch, tasks, program)
+        assert len(shares) == (2 if program.at_level(0) else tasks)
+        assert not all(s.is_whole(epoch) for s in chain.from_iterable(shares))
         epochs.publish(term, epoch, run_epoch(history.store, epoch, tasks))
         history.check()
 

@@ -32,10 +32,10 @@ def run_epoch(
     this or in any other way.
     """
     messages: list[Message] = []
-    shares = even_stretches(epoch, tasks)
+    program = load_plan(store, epoch.plan).program
+    shares = even_stretches(program, epoch, tasks)
     for stretch in chain.from_iterable(shares):
         _hold(messages, run_sources(store, epoch, stretch), most)
-    program = load_plan(store, epoch.plan).program
     for level in range(1, levels_to_run(program, epoch, shares)):
         sent, messages = messages, []
         for task in range(tasks):

@@ -34,15 +34,19 @@ def whole_logs(epoch: OpenEpoch) -> list[Stretch]:
     return [_log(epoch, node) for node in range(len(epoch.cut.offsets))]
 
 
-def even_stretches(epoch: OpenEpoch, tasks: int) -> Sequence[Sequence[Stretch]]:
+def even_stretches(program: Program, epoch: OpenEpoch, tasks: int) -> Sequence[Sequence[Stretch]]:
     """All operations of an epoch, in about equal shares for some tasks.
 
     The logs are laid end to end and cut where a share ends; a cut close to the end of a log moves
     there. While feeds are being loaded no log is cut: its rows are loaded by the task that has it.
+    Views that level 0 writes must be sent if their log is cut. That pays where logs are uneven,
+    since few rows are left of many operations on one; else such logs stay whole.
     """
     logs = whole_logs(epoch)
     if epoch.loading or not epoch.operations:
         return [[log] for log in logs]
+    if program.at_level(0):
+        tasks = min(tasks, len(logs))
     share = epoch.operations / tasks
     shares: list[list[Stretch]] = [[] for _ in range(tasks)]
     done = 0

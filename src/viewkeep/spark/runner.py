@@ -39,8 +39,9 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     """Run all levels of the epoch; publishing it is the caller's."""
     context = spark.sparkContext
     store = borrow_store(url)
-    shares = even_stretches(epoch, context.defaultParallelism)
-    levels = levels_to_run(load_plan(store, epoch.plan).program, epoch, shares)
+    program = load_plan(store, epoch.plan).program
+    shares = even_stretches(program, epoch, context.defaultParallelism)
+    levels = levels_to_run(program, epoch, shares)
     tasks = min(context.defaultParallelism, store.shards)
     messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
     for level in range(1, levels):
