@@ -63,6 +63,29 @@ def test_views_are_the_same_by_stages(
     test_views_equal_spark_sql_at_every_epoch(site, change, spark, seed)
 
 
+@pytest.mark.usefixtures("by_stages")
+@pytest.mark.parametrize(
+    "others", [(), ("SELECT g, MAX(x) AS high, COUNT(*) AS n FROM t GROUP BY g",)]
+)
+def test_the_log_of_a_hot_row_is_cut(
+    db: Database, spark: SparkSession, others: tuple[str, ...]
+) -> None:
+    """A view that level 0 writes where logs are whole is written by level 1 then."""
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g INT, x INT)")
+    for number, text in enumerate(("SELECT id, x FROM t WHERE x > 10", *others)):
+        db.sql(f"CREATE VIEW v{number} AS {text}")
+    seen: list[Published] = []
+    pipeline = db.pipeline(spark=spark, on_epoch=seen.append)
+    pipeline.run_once()
+    db.put("t", [{"id": number, "g": number % 3, "x": number} for number in range(20)])
+    for number in range(100):
+        db.put("t", {"id": 7, "g": number % 2, "x": number})
+    pipeline.run_once()
+    assert len(seen[-1].levels) == 2
+    assert db.get("v0", 7) == {"id": 7, "x": 99}
+    assert_verified(db, spark)
+
+
 def test_an_epoch_that_outgrows_one_task_runs_by_stages(
     site: Database, change: Change, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
