@@ -130,6 +130,12 @@ MORE = {
     "SHOW COLUMNS FROM t": (Unsupported, "SHOW statements are not taken"),
     "EXPLAIN": (SqlSyntaxError, "EXPLAIN takes one statement"),
     "SELEKT a FROM t": (SqlSyntaxError, "syntax error at line 1, column 13"),
+    "CREATE VIEW w AS SELECT a FROM t WHER a > 3": (
+        SqlSyntaxError,
+        "syntax error at line 1, column 39: Unexpected token",
+    ),
+    "CREATE VIEW w AS SELEC 1": (SqlSyntaxError, "syntax error at line 1, column 24: Unexpected"),
+    "CREATE TABLE w (a INT PRIMARY KEY) b": (SqlSyntaxError, "syntax error at line 1, column 36"),
     "SELECT (a FROM t": (SqlSyntaxError, "syntax error at line 1, column 14: Expecting )"),
     "SELECT a FROM t WHERE 'a": (SqlSyntaxError, "syntax error: Error tokenizing"),
 }
@@ -141,6 +147,19 @@ def test_refused(text: str) -> None:
     with pytest.raises(kind) as caught:
         Names().statement(text)
     assert caught.value.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("CREATE TABLE", "syntax error at line 1, column 12: Expected table name"),
+        ("SELECT a FROM t WHERE", "syntax error at line 1, column 21: Where is not complete"),
+    ],
+)
+def test_syntax_errors_are_in_words_of_sql(text: str, reason: str) -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        Names().statement(text)
+    assert caught.value.reason == reason
 
 
 def test_the_innermost_fragment_is_to_blame() -> None:

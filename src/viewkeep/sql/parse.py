@@ -6,6 +6,7 @@ what was written. Here `date_sub(d, 2)` stays a call of `date_sub`, to be looked
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,15 @@ from sqlglot.errors import ParseError, TokenError
 from viewkeep.errors import SqlSyntaxError
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "SUBSTRING", "SUBSTR")
+_MADE = frozenset({TokenType.TABLE, TokenType.VIEW})
+# What sqlglot says in words of its own code, and what it means.
+_INNER_WORDS = (
+    (re.compile(r" but got <Token .*", re.DOTALL), ""),
+    (
+        re.compile(r"Required keyword: '\w+' missing for <class '[\w.]*?(\w+)'>"),
+        r"\1 is not complete",
+    ),
+)
 
 
 class _Parser(Spark.Parser):  # type: ignore[misc]
@@ -29,6 +39,13 @@ class _Parser(Spark.Parser):  # type: ignore[misc]
             if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
                 token.token_type = TokenType.VAR
         return super().parse(raw_tokens, sql)
+
+    def _parse_as_command(self, start: Any) -> Any:
+        # A CREATE that is understood in part would be kept as text, and refused as a whole.
+        before = {token.token_type for token in self._tokens[: self._index]}
+        if self._curr and start.token_type == TokenType.CREATE and before & _MADE:
+            self.raise_error("Unexpected token", self._curr)
+        return super()._parse_as_command(start)
 
     def _warn_unsupported(self, *args: Any) -> None:
         """Statements that sqlglot keeps as text are taken or refused by `analyse`."""
@@ -54,7 +71,10 @@ def parse(text: str) -> list[exp.Expr]:
         detail = error.errors[0] if error.errors else {}
         line, column = detail.get("line"), detail.get("col")
         near = str(detail.get("highlight") or "").strip()
-        reason = str(detail.get("description") or error).rstrip(". ")
+        reason = str(detail.get("description") or error)
+        for pattern, words in _INNER_WORDS:
+            reason = pattern.sub(words, reason)
+        reason = reason.rstrip(". ")
         where = f" at line {line}, column {column}" if line else ""
         raise SqlSyntaxError(f"syntax error{where}: {reason}", fragment=near or None) from error
     except TokenError as error:
