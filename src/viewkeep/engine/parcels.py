@@ -35,6 +35,7 @@ SHARD = "#shard"
 _COMBINE_AT = 100_000  # rows of one frame
 _SEND_AT = 400_000  # rows of all frames
 _DIFFERENT = 0.75  # if more than this share of some rows differ, they are not combined again
+_SAMPLED = 16  # one of so many values is looked at to find out
 
 Frames: TypeAlias = dict[str, pl.DataFrame]
 Item: TypeAlias = tuple[str, str, Body]  # target operator, name of the frame, the frame
@@ -90,11 +91,20 @@ class _Held:
         self.rows += frame.height
         if self.limit is None or self.rows <= self.limit:
             return
+        if len(self.parts) > 1 and self.name.startswith(_VALUES) and self._differ():
+            self.limit = None
+            return
         whole = combine(self.operator, self.name, self.parts)
-        differ = len(self.parts) > 1 and whole.height > _DIFFERENT * self.rows
         self.parts, self.rows = [whole], whole.height
-        mostly_different = differ and self.name.startswith(_VALUES)
-        self.limit = None if mostly_different else max(_COMBINE_AT, 2 * self.rows)
+        self.limit = max(_COMBINE_AT, 2 * self.rows)
+
+    def _differ(self) -> bool:
+        """Whether most values are different, as a sample of them says."""
+        value = next(name for name in self.parts[0].columns if name not in (KEY, SHARD, TIMES))
+        one_of_many = pl.col(value).hash() % _SAMPLED == 0
+        sample = [part.filter(one_of_many) for part in self.parts]
+        rows = sum(part.height for part in sample)
+        return combine(self.operator, self.name, sample).height > _DIFFERENT * rows
 
     def whole(self) -> pl.DataFrame:
         if self.limit is None:
