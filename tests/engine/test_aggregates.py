@@ -482,3 +482,33 @@ def test_values_come_combined_or_apart(
             assert sorted(db.scan("v").tuples()) == sorted(
                 (g, min(xs), max(xs), len(set(xs))) for g, xs in groups.items()
             )
+
+
+@pytest.mark.parametrize(
+    ("x", "combined"),
+    [("k", False), ("k % 3", True), ("k % 2 = 0", True)],
+)
+@pytest.mark.parametrize("g", ["k % 7", "1"])
+def test_values_are_combined_if_few_are_different(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, g: str, x: str, combined: bool
+) -> None:
+    seen: list[bool] = []
+    differ = parcels._Held._differ
+
+    def watched(self: parcels._Held) -> bool:
+        seen.append(differ(self))
+        return seen[-1]
+
+    monkeypatch.setattr(parcels._Held, "_differ", watched)
+    monkeypatch.setattr(log, "BATCH_OPERATIONS", 400)
+    monkeypatch.setattr(parcels, "_COMBINE_AT", 5)
+    with viewkeep.make(tmp_path / "test.vk", nodes=1) as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
+        pairs = f"SELECT {g} AS g, {x} AS x FROM t"
+        db.sql(f"CREATE VIEW v AS SELECT g, ARRAY_AGG(x) AS xs FROM ({pairs}) GROUP BY g")
+        for start in range(0, 2_000, 400):
+            db.put("t", [{"k": k} for k in range(start, start + 400)])
+        catch_up(db.store)
+    assert seen
+    assert all(seen) is not combined
+    assert any(seen) is not combined

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from viewkeep.engine import stretches
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
@@ -82,12 +85,21 @@ def play(statements: list[str], late: list[str], history: list[tuple[str, Any]],
                 elif kind == "delete":
                     model.delete(detail)
                 else:
-                    one_epoch(model, epochs, term, Limits(operations=detail, chunk=2), random)
+                    limits = Limits(operations=detail, chunk=2, tasks=random.choice([1, 2, 4]))
+                    one_epoch(model, epochs, term, limits, random)
             while one_epoch(model, epochs, term, Limits(chunk=2), random):
                 pass
             assert all(epochs.ready(name) for name in model.catalog.current().views)
         finally:
             store.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_shares() -> Iterator[None]:
+    """Logs are cut however few operations they have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretches, "_LEAST", 1)
+        yield
 
 
 def one_epoch(model: History, epochs: Epochs, term: int, limits: Limits, random: Random) -> bool:

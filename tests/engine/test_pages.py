@@ -6,10 +6,12 @@ import random
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
-from viewkeep.codec.keys import KeyCodec, bounded, group_prefix
+from viewkeep.codec.keys import MAX_KEY, KeyCodec, bounded, group_prefix
+from viewkeep.codec.packed import listed
 from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine import pages
@@ -239,3 +241,36 @@ def test_a_large_value_has_a_page_of_its_own() -> None:
         sizes = [len(row) for row in store.state_scan(0, 7, limit=9, at=1).rows]
         assert len(sizes) == 3
         assert min(sizes[0], sizes[2]) < 100 < 10_000 < sizes[1] < 10_100
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "prefixes",
+    [
+        [b""],
+        [b"a", b"b", b"c"],
+        [b"a", b"bc"],
+        [b"g" * (MAX_KEY - 11), b"h" * (MAX_KEY - 11)],  # with a BIGINT: one less than too long
+        [b"g" * (MAX_KEY - 10), b"h" * (MAX_KEY - 10)],
+    ],
+    ids=["no group", "of one length", "of two", "long", "too long"],
+)
+def test_keys_of_many_values_are_those_of_each(
+    shape: tuple[tuple[DataType, ...], tuple[bool, ...]], prefixes: list[bytes]
+) -> None:
+    types, down = shape
+    order = Ordered(
+        tuple(Ref(f"x{i}", type) for i, type in enumerate(types)), down, (False,) * len(types)
+    )
+    source = random.Random(3)
+    made = [[source.choice(VALUES[type.name]) for _ in range(300)] for type in types]
+    values = pl.DataFrame(
+        [pl.Series(n, v, t.polars) for n, v, t in zip(order.names, made, types, strict=True)]
+    )
+    groups = np.array([source.randrange(len(prefixes)) for _ in range(300)])
+    codec = KeyCodec(types, down)
+    expected = [
+        bounded(prefixes[group] + codec.encode_one(row))
+        for group, row in zip(groups.tolist(), values.rows(), strict=True)
+    ]
+    assert listed(pages.value_keys(order, prefixes, groups, values)) == expected

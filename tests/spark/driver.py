@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 
+from viewkeep.engine import stretches
 from viewkeep.spark import pace
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.spark.session import session
@@ -13,6 +14,7 @@ from viewkeep.spark.session import session
 def main() -> None:
     url, master, *rest = sys.argv[1:]
     pace.ALONE_ROWS = random.choice((-1, pace.ALONE_ROWS))  # both ways of running an epoch
+    stretches._LEAST = random.choice((1, stretches._LEAST))  # logs that are cut, and whole ones
     spark = session(master)
     pipeline = Pipeline(url, spark=spark)
     if rest == ["once"]:

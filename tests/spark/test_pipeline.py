@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import Database
+from viewkeep.engine import stretches
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
@@ -39,8 +40,9 @@ def assert_verified(db: Database, spark: SparkSession) -> None:
 
 @pytest.fixture
 def by_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every epoch runs as a stage for each level, however small it is."""
+    """Every epoch runs as a stage for each level, and logs are cut, however small it is."""
     monkeypatch.setattr(pace, "ALONE_ROWS", -1)
+    monkeypatch.setattr(stretches, "_LEAST", 1)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

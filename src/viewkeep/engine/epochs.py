@@ -27,11 +27,12 @@ _RECORD = "epoch"
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one epoch: operations, bytes of log, and rows loaded per feed and part."""
+    """Bounds of one epoch: operations, bytes of log, rows loaded per feed and part, tasks."""
 
     operations: int = 500_000
     size: int = 256 << 20
     chunk: int = 50_000
+    tasks: int = 1  # among which the operations may be shared out
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class OpenEpoch:
     chunk: int
     opened: int  # nanoseconds since 1970
     more: bool = False  # whether its bounds left operations for the next one
+    tasks: int = 1  # among which its operations may be shared out, whoever runs it
 
     @property
     def operations(self) -> int:
@@ -208,6 +210,7 @@ class Epochs:
             chunk=limits.chunk,
             opened=time.time_ns(),
             more=cut.offsets != head.offsets,
+            tasks=limits.tasks,
         )
 
     # -- pins --------------------------------------------------------------------------------

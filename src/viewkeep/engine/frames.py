@@ -37,7 +37,7 @@ def to_body(frame: pl.DataFrame) -> Body:
     strings: dict[str, tuple[int, bytes]] = {}
     rest: list[pl.Series] = []
     for column in frame:
-        matrix = packed_series(column).matrix if column.dtype == pl.Binary else None
+        matrix = packed_series(column).matrix if _is_even(column) else None
         if matrix is not None:
             strings[column.name] = matrix.shape[1], matrix.tobytes()
         else:
@@ -58,6 +58,14 @@ def from_body(body: Body) -> pl.DataFrame:
         rows = np.frombuffer(data, np.uint8).reshape(-1, width)
         columns[name] = binary_series(name, Packed.from_matrix(rows))
     return pl.DataFrame([columns[name] for name in body.names])
+
+
+def _is_even(column: pl.Series) -> bool:
+    """Whether a column holds byte strings of one length."""
+    if column.dtype != pl.Binary or column.null_count():
+        return False
+    sizes = column.bin.size()
+    return sizes.min() == sizes.max()
 
 
 def _to_ipc(frame: pl.DataFrame) -> bytes:

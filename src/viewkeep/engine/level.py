@@ -62,11 +62,12 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
     def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> Iterator[Message]:
         for operator, feed, rows in fan_out(delta, consumers, store.shards):
             if feed.local:
-                kept = [rows[KEY], rows[HOME], encode_rows(operator, rows), rows[WEIGHT]]
+                kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
                 if is_whole:
-                    inbox.setdefault(operator.id, []).append(pl.DataFrame(kept))
+                    inbox.setdefault(operator.id, []).append(pl.DataFrame([*kept, rows[HOME]]))
                 else:
-                    outbox.put(operator, ROWS, pl.DataFrame(kept).rename({HOME: SHARD}))
+                    net = net_rows(pl.DataFrame([*kept, rows[HOME].alias(SHARD)]))
+                    outbox.put(operator, ROWS, net)
             else:
                 outbox.add(operator, rows)
             if outbox.full:
@@ -81,11 +82,11 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
                 progress.note(feed.id, node, chunk)
             yield from send(base_rows(source, chunk, needed), loading)
         missing = {feed.id for _, loading in loads for _, feed in loading}
-        whole = [pair for pair in consumers if pair[1].id not in missing]
+        loaded = [pair for pair in consumers if pair[1].id not in missing]
         with_keys = bool(loads) or any(feed.local for _, feed in consumers)
         for delta in base_changes(store, stretch, source, needed, with_keys):
             rows_in += delta.height
-            yield from send(delta, whole)
+            yield from send(delta, loaded)
             for chunk, loading in loads:
                 yield from send(chunk.passed(delta), loading)
     for operator, feed, values in program.constants if node == 0 else ():
@@ -117,10 +118,12 @@ def run_level(
         here = (*program.at_level(0), *here)  # whose rows come from logs that were cut
     targets = {operator.id for operator in here}
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
-    outbox = Outbox(store.shards)
     progress = Progress()
     rows_in = written = 0
     for shard in shards:
+        # What a shard sends does not depend on the others of its task: sums of DOUBLEs are rounded
+        # with each part, and must have the same parts whoever runs the epoch.
+        outbox = Outbox(store.shards)
         state = ShardState(store, shard, epoch.epoch, epoch.horizon)
         inbox = Inbox(blobs.pop(shard, ()), targets)
         rows_in += inbox.rows
@@ -143,7 +146,7 @@ def run_level(
                             yield from outbox.messages()
         written += state.commit()
         yield from inbox.passed_on(shard)
-    yield from outbox.messages()
+        yield from outbox.messages()
     spent = time.perf_counter() - began
     yield REPORT, progress.report(level, rows_in, written, spent).encode()
 

@@ -12,9 +12,9 @@ from itertools import chain
 
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.engine.parcels import Message
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.report import Report
+from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.stores.contract import Store
 
@@ -26,14 +26,14 @@ class Outgrown(Exception):
 def run_epoch(
     store: Store, epoch: OpenEpoch, tasks: int = 1, most: int | None = None
 ) -> list[Report]:
-    """Run every task of an open epoch, `tasks` a level; publishing it is the caller's.
+    """Run every task of an open epoch, `tasks` a level from 1 on; publishing it is the caller's.
 
     Outgrown if more than `most` bytes lie between two levels; the epoch can then be run again, by
     this or in any other way.
     """
     messages: list[Message] = []
     program = load_plan(store, epoch.plan).program
-    shares = even_stretches(program, epoch, tasks)
+    shares = even_stretches(program, epoch)
     for stretch in chain.from_iterable(shares):
         _hold(messages, run_sources(store, epoch, stretch), most)
     for level in range(1, levels_to_run(program, epoch, shares)):
@@ -42,7 +42,7 @@ def run_epoch(
             mine = [message for message in sent if message[0] % tasks == task]
             shards = range(task, store.shards, tasks)
             _hold(messages, run_level(store, epoch, level, shards, mine), most)
-    return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
+    return reports_of(messages)
 
 
 def _hold(held: list[Message], more: Iterable[Message], most: int | None) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import xor
 from typing import TypeAlias
 
 import numpy as np
@@ -100,8 +102,8 @@ class _Held:
 
     def _differ(self) -> bool:
         """Whether most values are different, as a sample of them says."""
-        value = next(name for name in self.parts[0].columns if name not in (KEY, SHARD, TIMES))
-        one_of_many = pl.col(value).hash() % _SAMPLED == 0
+        same = [name for name in self.parts[0].columns if name not in (SHARD, TIMES)]
+        one_of_many = reduce(xor, (pl.col(name).hash() for name in same)) % _SAMPLED == 0
         sample = [part.filter(one_of_many) for part in self.parts]
         rows = sum(part.height for part in sample)
         return combine(self.operator, self.name, sample).height > _DIFFERENT * rows
@@ -113,7 +115,7 @@ class _Held:
 
 
 class Outbox:
-    """Collects the inputs of operators at higher levels and sends them, one blob per shard.
+    """Collects the inputs of operators that run at higher levels and sends them, a blob per shard.
 
     What is held is combined as it grows, so that its size is that of the result. Values of groups
     that turn out to be mostly different are not: that costs as much as receiving them.

@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.errors import PipelineError
+
 
 @dataclass(frozen=True)
 class Report:
@@ -24,6 +27,14 @@ class Report:
     @staticmethod
     def decode(blob: bytes) -> Report:
         return Report(**json.loads(blob))
+
+
+def reports_of(messages: Iterable[Message]) -> list[Report]:
+    """The reports that are all that is left after the last level."""
+    listed = list(messages)
+    if any(shard != REPORT for shard, _ in listed):
+        raise PipelineError("rows were sent to a level that did not run")
+    return [Report.decode(blob) for _, blob in listed]
 
 
 def level_seconds(reports: Iterable[Report]) -> list[float]:

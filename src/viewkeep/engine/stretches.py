@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.plan.program import Program
 
-_SLACK = 1 / 8  # of a task's share: so much more or less to do is better than a log that is cut
+_SLACK = 1 / 8  # of a share: a log that is larger by so much is not cut
+_LEAST = 50_000  # operations of a share: a log is not cut for less
 
 
 class Stretch(NamedTuple):
@@ -23,6 +25,10 @@ class Stretch(NamedTuple):
     node: int
     start: int
     stop: int
+
+    @property
+    def operations(self) -> int:
+        return self.stop - self.start
 
     def is_whole(self, epoch: OpenEpoch) -> bool:
         """Whether these are all operations that the epoch has of the log."""
@@ -34,38 +40,42 @@ def whole_logs(epoch: OpenEpoch) -> list[Stretch]:
     return [_log(epoch, node) for node in range(len(epoch.cut.offsets))]
 
 
-def even_stretches(program: Program, epoch: OpenEpoch, tasks: int) -> Sequence[Sequence[Stretch]]:
-    """All operations of an epoch, in about equal shares for some tasks.
+def even_stretches(program: Program, epoch: OpenEpoch) -> Sequence[Sequence[Stretch]]:
+    """All operations of an epoch, in shares for tasks: logs that hold more than one are cut.
 
-    The logs are laid end to end and cut where a share ends; a cut close to the end of a log moves
-    there. While feeds are being loaded no log is cut: its rows are loaded by the task that has it.
-    Views that level 0 writes must be sent if their log is cut. That pays where logs are uneven,
-    since few rows are left of many operations on one; else such logs stay whole.
+    The epoch alone says where, so whoever runs it again adds up the same parts: sums of DOUBLEs
+    are rounded with each. While feeds are being loaded no log is cut: its rows are loaded by the
+    task that has it. Views that level 0 writes must be sent if their log is cut. That pays where
+    logs are uneven, since few rows are left of many operations on one; else such logs stay whole.
     """
     logs = whole_logs(epoch)
-    if epoch.loading or not epoch.operations:
-        return [[log] for log in logs]
+    tasks = min(epoch.tasks, epoch.operations // _LEAST)
     if program.at_level(0):
         tasks = min(tasks, len(logs))
+    if tasks < 2 or epoch.loading:
+        return [[log] for log in logs]
     share = epoch.operations / tasks
+    pieces = [piece for log in logs for piece in _pieces(log, share)]
     shares: list[list[Stretch]] = [[] for _ in range(tasks)]
-    done = 0
-    for node, start, stop in logs:
-        while start < stop:
-            task = min(int(done / share + _SLACK), tasks - 1)
-            room = (task + 1) * share - done
-            is_rest = task == tasks - 1 or stop - start <= room + _SLACK * share
-            end = stop if is_rest else start + math.ceil(room)
-            shares[task].append(Stretch(node, start, end))
-            done += end - start
-            start = end
-    return shares
+    taken = [0] * tasks
+    for piece in sorted(pieces, key=lambda piece: -piece.operations):
+        task = taken.index(min(taken))
+        shares[task].append(piece)
+        taken[task] += piece.operations
+    return [share for share in shares if share]
 
 
 def levels_to_run(program: Program, epoch: OpenEpoch, shares: Sequence[Sequence[Stretch]]) -> int:
     """The number of levels: if a log is cut, level 1 writes what level 0 does for whole ones."""
     are_whole = all(stretch.is_whole(epoch) for share in shares for stretch in share)
-    return program.levels if are_whole else max(2, program.levels)
+    return program.levels if are_whole or not program.at_level(0) else max(2, program.levels)
+
+
+def _pieces(log: Stretch, share: float) -> list[Stretch]:
+    """A log in pieces of a share, the last one with what is left."""
+    count = max(1, math.ceil(log.operations / share - _SLACK))
+    ends = [log.start + round(number * share) for number in range(count)] + [log.stop]
+    return [Stretch(log.node, start, stop) for start, stop in pairwise(ends)]
 
 
 def _log(epoch: OpenEpoch, node: int) -> Stretch:

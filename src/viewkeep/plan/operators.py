@@ -127,8 +127,8 @@ class Feed:
     """What flows into an operator: a producer's changes, through stateless steps.
 
     `producer` is a Source or Values, or the id of the operator that makes the rows. `local` means
-    that the producer is in the same zone and level, so rows are handed on in memory. `needs` are
-    the columns after the steps that the operator uses.
+    that the producer is in the same zone and level, so rows are handed on in memory (those of a
+    log if it is whole). `needs` are the columns after the steps that the operator uses.
     """
 
     id: str

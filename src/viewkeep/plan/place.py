@@ -1,6 +1,6 @@
 """Zones and levels: where operators lie, and when they run.
 
-Level 0 runs once per node log and needs no re-distribution: a node log holds all operations of its
+Level 0 runs over node logs and needs no re-distribution: a node log holds all operations of its
 keys. An operator whose state is keyed differently from its producer's lies one level up; one that
 shares its producer's key lies in the same zone and is fed in memory. Law: an operator's level is
 greater than its producer's, or equal and in the same zone.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
 from viewkeep.engine.report import Report
@@ -48,7 +48,8 @@ class Pace:
     @property
     def limits(self) -> Limits:
         """The bounds of the next epoch."""
-        return Limits(
+        return replace(
+            self.most,
             operations=max(1, min(self.most.operations, self._part(self.most.operations))),
             size=self._part(self.most.size),
             chunk=max(1, self._part(self.most.chunk)),

@@ -320,6 +320,8 @@ class Pipeline:
         lease = self._lease = epochs.acquire(self._lease_seconds)
         try:
             self._spark = running(self._master, spark=self._given)
+            cores = self._spark.sparkContext.defaultParallelism
+            self._limits = replace(self._limits, tasks=cores)
             threading.Thread(target=self._renew, args=(epochs, lease), daemon=True).start()
         except BaseException:
             self.stop()
@@ -337,6 +339,7 @@ class Pipeline:
             "operations": str(self._limits.operations),
             "size": str(self._limits.size),
             "chunk": str(self._limits.chunk),
+            "tasks": str(self._limits.tasks),
             "every": str(self._every),
         }
         stream = spark.readStream.format(FORMAT).options(**options).load()

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.engine.parcels import Message
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.report import Report
+from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
@@ -40,14 +40,14 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     context = spark.sparkContext
     store = borrow_store(url)
     program = load_plan(store, epoch.plan).program
-    shares = even_stretches(program, epoch, context.defaultParallelism)
+    shares = even_stretches(program, epoch)
     levels = levels_to_run(program, epoch, shares)
     tasks = min(context.defaultParallelism, store.shards)
     messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
     for level in range(1, levels):
         routed = messages.partitionBy(tasks, Route(tasks))
         messages = routed.mapPartitionsWithIndex(Level(url, epoch.epoch, level, tasks))
-    return [Report.decode(blob) for shard, blob in messages.collect() if shard == REPORT]
+    return reports_of(messages.collect())
 
 
 def touch_workers(spark: SparkSession) -> None:

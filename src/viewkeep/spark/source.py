@@ -48,6 +48,7 @@ class LogReader(DataSourceStreamReader):
             operations=int(options.get("operations", MOST.operations)),
             size=int(options.get("size", MOST.size)),
             chunk=int(options.get("chunk", MOST.chunk)),
+            tasks=int(options.get("tasks", MOST.tasks)),
         )
         self._pace = Pace(most, float(options.get("every", 0.0)))
 

@@ -17,7 +17,6 @@ from sqlglot.errors import ParseError, TokenError
 from viewkeep.errors import SqlSyntaxError
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "SUBSTRING", "SUBSTR")
-_MADE = frozenset({TokenType.TABLE, TokenType.VIEW})
 # What sqlglot says in words of its own code, and what it means.
 _INNER_WORDS = (
     (re.compile(r" but got <Token .*", re.DOTALL), ""),
@@ -42,9 +41,10 @@ class _Parser(Spark.Parser):  # type: ignore[misc]
 
     def _parse_as_command(self, start: Any) -> Any:
         # A CREATE that is understood in part would be kept as text, and refused as a whole.
-        before = {token.token_type for token in self._tokens[: self._index]}
-        if self._curr and start.token_type == TokenType.CREATE and before & _MADE:
-            self.raise_error("Unexpected token", self._curr)
+        if self._curr and start.token_type == TokenType.CREATE:
+            kinds = (t.token_type for t in self._tokens if t.token_type in self.CREATABLES)
+            if next(kinds, None) in (TokenType.TABLE, TokenType.VIEW):
+                self.raise_error("Unexpected token", self._curr)
         return super()._parse_as_command(start)
 
     def _warn_unsupported(self, *args: Any) -> None:
