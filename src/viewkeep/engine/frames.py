@@ -2,7 +2,7 @@
 
 Arrow's format, but for two things in which it is slow or large. Byte strings of one length, as most
 keys and rows are, go as they lie in memory: to write them is six times as fast, and they take no
-offsets of 8 bytes each. Weights are mostly 1 and -1, and go in as few bytes as they need.
+offsets of 8 bytes each. Integers go in as few bytes as they need: weights are mostly 1 and -1.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ import polars as pl
 
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series, packed_series
-from viewkeep.delta import WEIGHT
-from viewkeep.ops.ordered import TIMES
 
 _FEW = 500  # rows of a frame that Arrow alone writes sooner
-_SMALL = (WEIGHT, TIMES)
 
 
 class Body(NamedTuple):
@@ -27,32 +24,36 @@ class Body(NamedTuple):
 
     names: list[str]
     strings: dict[str, tuple[int, bytes]]  # their length, and all of them back to back
+    shrunk: list[str]  # columns of the rest that were of eight bytes
     rest: bytes
 
 
 def to_body(frame: pl.DataFrame) -> Body:
     """A frame as bytes."""
     if frame.height < _FEW:
-        return Body(frame.columns, {}, _to_ipc(frame))
+        return Body(frame.columns, {}, [], _to_ipc(frame))
     strings: dict[str, tuple[int, bytes]] = {}
+    shrunk: list[str] = []
     rest: list[pl.Series] = []
     for column in frame:
         matrix = packed_series(column).matrix if _is_even(column) else None
         if matrix is not None:
             strings[column.name] = matrix.shape[1], matrix.tobytes()
+        elif column.dtype == pl.Int64:
+            shrunk.append(column.name)
+            rest.append(column.shrink_dtype())
         else:
-            rest.append(column.shrink_dtype() if column.name in _SMALL else column)
-    return Body(frame.columns, strings, _to_ipc(pl.DataFrame(rest)))
+            rest.append(column)
+    return Body(frame.columns, strings, shrunk, _to_ipc(pl.DataFrame(rest)))
 
 
 def from_body(body: Body) -> pl.DataFrame:
     """The frame that was written."""
     rest = pl.read_ipc_stream(io.BytesIO(body.rest))
-    shrunk = [n for n in _SMALL if n in rest.columns and rest.schema[n] != pl.Int64]
-    if not shrunk and not body.strings:
+    if not body.shrunk and not body.strings:
         return rest
     columns = {column.name: column for column in rest}
-    for name in shrunk:
+    for name in body.shrunk:
         columns[name] = columns[name].cast(pl.Int64)
     for name, (width, data) in body.strings.items():
         rows = np.frombuffer(data, np.uint8).reshape(-1, width)
