@@ -2,7 +2,8 @@
 
 Arrow's format, but for two things in which it is slow or large. Byte strings of one length, as most
 keys and rows are, go as they lie in memory: to write them is six times as fast, and they take no
-offsets of 8 bytes each. Integers go in as few bytes as they need: weights are mostly 1 and -1.
+offsets of 8 bytes each; of their bytes only those go in which some differ, mostly the low ones of
+integers. Integers go in as few bytes as they need: weights are mostly 1 and -1.
 """
 
 from __future__ import annotations
@@ -12,18 +13,29 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series, packed_series
 
 _FEW = 500  # rows of a frame that Arrow alone writes sooner
+_LONG = 2_048  # bytes
+
+
+class _Strings(NamedTuple):
+    """Byte strings of one length: the first of them, and where others differ the bytes of each."""
+
+    rows: int
+    first: bytes
+    places: list[int]
+    different: bytes
 
 
 class Body(NamedTuple):
     """A frame: its columns in order; strings of one length by their column; the rest by Arrow."""
 
     names: list[str]
-    strings: dict[str, tuple[int, bytes]]  # their length, and all of them back to back
+    strings: dict[str, _Strings]
     shrunk: list[str]  # columns of the rest that were of eight bytes
     rest: bytes
 
@@ -32,13 +44,13 @@ def to_body(frame: pl.DataFrame) -> Body:
     """A frame as bytes."""
     if frame.height < _FEW:
         return Body(frame.columns, {}, [], _to_ipc(frame))
-    strings: dict[str, tuple[int, bytes]] = {}
+    strings: dict[str, _Strings] = {}
     shrunk: list[str] = []
     rest: list[pl.Series] = []
     for column in frame:
         matrix = packed_series(column).matrix if _is_even(column) else None
         if matrix is not None:
-            strings[column.name] = matrix.shape[1], matrix.tobytes()
+            strings[column.name] = _strings(matrix)
         elif column.dtype == pl.Int64:
             shrunk.append(column.name)
             rest.append(column.shrink_dtype())
@@ -55,10 +67,35 @@ def from_body(body: Body) -> pl.DataFrame:
     columns = {column.name: column for column in rest}
     for name in body.shrunk:
         columns[name] = columns[name].cast(pl.Int64)
-    for name, (width, data) in body.strings.items():
-        rows = np.frombuffer(data, np.uint8).reshape(-1, width)
-        columns[name] = binary_series(name, Packed.from_matrix(rows))
+    for name, strings in body.strings.items():
+        columns[name] = binary_series(name, Packed.from_matrix(_matrix(strings)))
     return pl.DataFrame([columns[name] for name in body.names])
+
+
+def _strings(matrix: NDArray[np.uint8]) -> _Strings:
+    differ = _differing(matrix)
+    different = matrix if len(differ) == matrix.shape[1] else matrix[:, differ]
+    return _Strings(len(matrix), matrix[0].tobytes(), differ.tolist(), different.tobytes())
+
+
+def _differing(matrix: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The columns in which some rows differ; many rows are one, since numpy likes them long."""
+    count, width = matrix.shape
+    many = _LONG // width + 1
+    even = count - count % many
+    blocks = matrix[:even].reshape(-1, many * width) ^ np.tile(matrix[0], many)
+    found = np.bitwise_or.reduce(blocks, axis=0).reshape(many, width).any(axis=0)
+    return np.flatnonzero(found | (matrix[even:] != matrix[0]).any(axis=0))
+
+
+def _matrix(strings: _Strings) -> NDArray[np.uint8]:
+    count, first, places, data = strings
+    different = np.frombuffer(data, np.uint8).reshape(count, len(places))
+    if len(places) == len(first):
+        return different
+    rows = np.tile(np.frombuffer(first, np.uint8), (count, 1))
+    rows[:, places] = different
+    return rows
 
 
 def _is_even(column: pl.Series) -> bool:
