@@ -1,9 +1,9 @@
 """Frames as bytes, for their way from one task to another.
 
-Arrow's format, but for two things in which it is slow or large. Byte strings of one length, as most
-keys and rows are, go as they lie in memory: to write them is six times as fast, and they take no
-offsets of 8 bytes each; of their bytes only those go in which some differ, mostly the low ones of
-integers. Integers go in as few bytes as they need: weights are mostly 1 and -1.
+Arrow's format, but where it is slow or large. Byte strings of one length, as most keys and rows
+are, go as they lie in memory: to write them is six times as fast, and they take no offsets of 8
+bytes each. Of their bytes only those go in which some differ, mostly the low ones of integers.
+Integers go in as few bytes as they need: weights are mostly 1 and -1.
 """
 
 from __future__ import annotations
