@@ -239,29 +239,29 @@ def state_of(store: Store, program: Program, epoch: int) -> list[Chunk]:
 
 
 def test_values_that_came_and_went_are_not_sent(history: History) -> None:
-    history.create_view("CREATE VIEW v AS SELECT g, MIN(x) AS lo FROM items GROUP BY g")
-    catch_up(history.store)
-    for number in range(50):
-        history.put([{"id": 1, "part": 1, "g": "a", "x": 100 + number}])
-    epochs = Epochs(history.store)
-    epoch = epochs.open_next(epochs.acquire().term, Limits())
-    assert epoch is not None
+    epoch = opened_after_updates(history, "SELECT g, MIN(x) AS lo FROM items GROUP BY g")
     values = pl.concat(sent_by(history, epoch, whole_logs(epoch), "values0"))
     assert sorted(values[TIMES].to_list()) == [-1, 1]  # the first value and the last
 
 
 def test_of_a_hot_row_few_changes_are_sent(history: History) -> None:
-    history.create_view(f"CREATE VIEW v AS {KEYED[0]}")
+    epoch = opened_after_updates(history, KEYED[0])
+    node, start, stop = max(whole_logs(epoch), key=lambda log: log.operations)
+    cut = [Stretch(node, start, start + 20), Stretch(node, start + 20, stop)]
+    sent = sent_by(history, epoch, cut, "rows")
+    assert [sorted(rows[WEIGHT].to_list()) for rows in sent] == [[-1, 1], [-1, 1]]
+
+
+def opened_after_updates(history: History, text: str) -> OpenEpoch:
+    """The epoch that brings fifty updates of one row to a view."""
+    history.create_view(f"CREATE VIEW v AS {text}")
     catch_up(history.store)
     for number in range(50):
         history.put([{"id": 1, "part": 1, "g": "a", "x": 100 + number}])
     epochs = Epochs(history.store)
     epoch = epochs.open_next(epochs.acquire().term, Limits())
     assert epoch is not None
-    node, start, stop = max(whole_logs(epoch), key=lambda log: log.operations)
-    cut = [Stretch(node, start, start + 20), Stretch(node, start + 20, stop)]
-    for rows in sent_by(history, epoch, cut, "rows"):
-        assert sorted(rows[WEIGHT].to_list()) == [-1, 1]
+    return epoch
 
 
 def sent_by(

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from viewkeep.codec.many import differing
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series, packed_series
 
 _FEW = 500  # rows of a frame that Arrow alone writes sooner
-_LONG = 2_048  # bytes
 
 
 class _Strings(NamedTuple):
@@ -73,19 +73,9 @@ def from_body(body: Body) -> pl.DataFrame:
 
 
 def _strings(matrix: NDArray[np.uint8]) -> _Strings:
-    differ = _differing(matrix)
+    differ = differing(matrix)
     different = matrix if len(differ) == matrix.shape[1] else matrix[:, differ]
     return _Strings(len(matrix), matrix[0].tobytes(), differ.tolist(), different.tobytes())
-
-
-def _differing(matrix: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The columns in which some rows differ; many rows are one, since numpy likes them long."""
-    count, width = matrix.shape
-    many = _LONG // width + 1
-    even = count - count % many
-    blocks = matrix[:even].reshape(-1, many * width) ^ np.tile(matrix[0], many)
-    found = np.bitwise_or.reduce(blocks, axis=0).reshape(many, width).any(axis=0)
-    return np.flatnonzero(found | (matrix[even:] != matrix[0]).any(axis=0))
 
 
 def _matrix(strings: _Strings) -> NDArray[np.uint8]:
