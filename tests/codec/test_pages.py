@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewkeep.codec.packed import Packed
-from viewkeep.codec.pages import pack, unpack
+from viewkeep.codec.pages import pack, sizes, unpack
 from viewkeep.errors import Corrupt
 from viewkeep.expr import Ref
 from viewkeep.ops.ordered import GROUP, Ordered, in_order
@@ -29,20 +29,38 @@ def test_round_trip(width, counts, data):
     found, held = unpack(pages, width)
     assert held.tolist() == counts
     assert found.to_list() == rows
+    if counts:
+        assert sizes(Packed.from_list(rows), firsts, width).tolist() == list(map(len, pages))
     for page, first, count in zip(pages, firsts.tolist(), counts, strict=True):
         assert unpack([page], width)[0].to_list() == rows[first : first + count]
+
+
+def test_rows_that_agree_in_most_bytes_are_small():
+    rows = [b"0123456789" + bytes([a, 7, b]) for a in range(3) for b in range(10)]
+    pages = pack(Packed.from_list(rows), np.array([0, 10, 11]), 13)
+    # Ten rows with one byte of their own, a lone row, and nineteen with two.
+    assert [len(page) for page in pages] == [13 + 2 + 10, 13, 13 + 2 + 19 * 2]
+    assert unpack(pages, 13)[0].to_list() == rows
 
 
 @pytest.mark.parametrize("width", [None, 3])
 def test_damage_is_seen(width):
     rows = [b"abc", b"def", b"ghi"]
     (page,) = pack(Packed.from_list(rows), np.array([0]), width)
-    cut = range(len(page)) if width is None else [1, 2, 4, 5, 7, 8]
-    for end in cut:
-        with pytest.raises(Corrupt):
-            unpack([page, page[:end]], width)
+    # What is left after a whole number of rows looks like a page.
+    whole = [] if width is None else [3, 7, 10]
+    for end in range(len(page)):
+        if end not in whole:
+            with pytest.raises(Corrupt):
+                unpack([page, page[:end]], width)
     with pytest.raises(Corrupt):
         unpack([page + b"x"], width)
+
+
+def test_a_page_whose_rows_differ_nowhere_is_damaged():
+    (page,) = pack(Packed.from_list([b"abc", b"abd"]), np.array([0]), 3)
+    with pytest.raises(Corrupt):
+        unpack([page[:3] + b"\0" + page[4:]], 3)
 
 
 @settings(max_examples=200, deadline=None)

@@ -6,7 +6,7 @@ DuckDB's own functions are used where they mean the same; else what Spark does i
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -493,13 +493,13 @@ def test_values_are_combined_if_few_are_different(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, g: str, x: str, combined: bool
 ) -> None:
     seen: list[bool] = []
-    differ = parcels._Held._differ
+    differ = parcels.mostly_differ
 
-    def watched(self: parcels._Held) -> bool:
-        seen.append(differ(self))
+    def watched(parts: Sequence[pl.DataFrame]) -> bool:
+        seen.append(differ(parts))
         return seen[-1]
 
-    monkeypatch.setattr(parcels._Held, "_differ", watched)
+    monkeypatch.setattr(parcels, "mostly_differ", watched)
     monkeypatch.setattr(log, "BATCH_OPERATIONS", 400)
     monkeypatch.setattr(parcels, "_COMBINE_AT", 5)
     with viewkeep.make(tmp_path / "test.vk", nodes=1) as db:

@@ -196,6 +196,8 @@ def test_values_epoch_by_epoch(
 ) -> None:
     monkeypatch.setattr(pages, "FULL", size)
     monkeypatch.setattr(pages, "PART", max(size // 2, 1))
+    monkeypatch.setattr(pages, "MANY", [128, 4, 12][seed])
+    monkeypatch.setattr(pages, "SOME", [64, 2, 6][seed])
     monkeypatch.setattr(pages, "AT_ONCE", [1, 5, 20_000][seed])
     source = random.Random(seed)
     with fresh() as store:
@@ -227,6 +229,27 @@ def test_a_value_that_was_never_added_is_not_removed() -> None:
         model.values = {b"x": (5,)}
         with pytest.raises(PipelineError, match="values of x is removed more often"):
             model.advance([(GROUPS[0], b"x", -1)])
+
+
+def test_pages_have_neither_too_many_bytes_nor_too_many_values() -> None:
+    with fresh() as store:
+        model = Model(store, (BIGINT,), (False,))
+        model.epoch = 1
+        dense, wide = range(1_000), range(10_000, 10**18, 10**15)
+        values = {number: model.codec.encode_one((number,)) for number in (*dense, *wide)}
+        model.values = {key: (number,) for number, key in values.items()}
+        _, state = model.advance([(GROUPS[0], values[n], 1) for n in dense])
+        state.commit()
+        _, state = model.advance([(GROUPS[1], values[n], 1) for n in wide])
+        state.commit()
+        chunk = store.state_scan(0, 7, limit=999, at=1)
+        width = model.order.row_codec.width
+        held = [len(unpack([row], width)[0]) for row in chunk.rows]
+        assert sum(held) == 2_000
+        assert max(held) <= pages.MANY
+        assert max(map(len, chunk.rows)) <= pages.FULL
+        few = [n for n, key in zip(held, chunk.keys, strict=True) if key > group_prefix(GROUPS[1])]
+        assert max(few) < pages.SOME <= min(held[:10])
 
 
 def test_a_large_value_has_a_page_of_its_own() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 from zlib import crc32
 
@@ -62,6 +62,11 @@ def delete(numbers: Any, table: int = TABLE, **options: Any) -> TableWrite:
 def names(store: Store, numbers: Any, table: int = TABLE) -> list[str | None]:
     found = store.get(table, [key(number) for number in numbers])
     return [None if data is None else ROWS.decode_one(data)[1] for data in found]
+
+
+def lows_of(keys: list[bytes], width: int) -> list[tuple[bytes, int]]:
+    """The first bytes of keys that are in order, each with how many of them have it."""
+    return [(low, len(list(some))) for low, some in groupby(keys, lambda key: key[:width])]
 
 
 Versions = list[tuple[int, bytes | None]]
@@ -622,13 +627,17 @@ class StateSuite:
             rows = dict(zip(there.keys, there.rows, strict=True))
             for width in (0, 1, 2) * 20:
                 keys = sorted(source.choices([*letters, b"\1\1\1", b"\5"], k=source.randrange(12)))
-                lows = [key[:width] for key in keys]
+                lows = lows_of(keys, width)
                 floor = store.state_floor(0, TABLE, keys, lows, at)
                 expected = [
-                    max((found for found in rows if low <= found <= key), default=None)
-                    for key, low in zip(keys, lows, strict=True)
+                    max((found for found in rows if key[:width] <= found <= key), default=None)
+                    for key in keys
                 ]
-                found = [None if p == NONE else floor.keys[p] for p in floor.places]
+                found = [
+                    None if place == NONE else floor.keys[place]
+                    for place, count in floor.runs
+                    for _ in range(count)
+                ]
                 assert found == expected
                 assert floor.keys == sorted({key for key in expected if key is not None})
                 assert floor.rows == [rows[key] for key in floor.keys]
@@ -638,22 +647,21 @@ class StateSuite:
     def test_floor_passes_over_groups_without_rows(self, store: Store) -> None:
         store.state_apply(0, 1, 0, [StateWrite(TABLE, [b"aa"], [b"row"])])
         store.state_apply(0, 2, 0, [StateWrite(TABLE, [b"bc"], [b"not there yet"])])
-        keys = [b"ab", b"bb", b"bd", b"cc"]
-        lows = [key[:1] for key in keys]
-        floor = store.state_floor(0, TABLE, keys, lows, 1)
-        assert floor == Floor([0, NONE, NONE, NONE], [b"aa"], [b"row"])
+        keys = [b"ab", b"bb", b"bd", b"ca", b"cd", b"dd"]
+        floor = store.state_floor(0, TABLE, keys, lows_of(keys, 1), 1)
+        assert floor == Floor([(0, 1), (NONE, 2), (NONE, 2), (NONE, 1)], [b"aa"], [b"row"])
 
     def test_floor_below_rows_that_are_not_there(self, store: Store) -> None:
         """A task's first run may have written thousands of rows that its second must not see."""
         keys = [key(number) for number in range(20_000)]
         store.state_apply(0, 1, 0, [StateWrite(TABLE, [b"", keys[15_000]], [b"first", b"later"])])
         store.state_apply(0, 2, 1, [StateWrite(TABLE, keys, [b"new"] * len(keys))])
-        lows = [b""] * len(keys)
+        lows = [(b"", len(keys))]
         floor = store.state_floor(0, TABLE, keys, lows, 1)
         assert (floor.keys, floor.rows) == ([b"", keys[15_000]], [b"first", b"later"])
-        assert floor.places == [0] * 15_000 + [1] * 5_000
+        assert floor.runs == [(0, 15_000), (1, 5_000)]
         store.state_apply(0, 3, 2, [StateWrite(TABLE, [b"", *keys], [None] * 20_001)])
-        assert store.state_floor(0, TABLE, keys, lows, 3) == Floor([NONE] * len(keys), [], [])
+        assert store.state_floor(0, TABLE, keys, lows, 3) == Floor([(NONE, len(keys))], [], [])
 
     @pytest.mark.parametrize("seed", range(5))
     def test_changes_lead_from_epoch_to_epoch(self, store: Store, seed: int) -> None:

@@ -48,7 +48,7 @@ def test_defaults_and_reopening(path):
 def test_settings_are_kept(path):
     create_store(str(path), nodes=3, shards=6, durability="relaxed").close()
     assert settings_of(path) == {
-        "format": 2,
+        "format": 3,
         "nodes": 3,
         "shards": 6,
         "durability": "relaxed",
@@ -105,7 +105,7 @@ def test_opening_nothing(path):
         open_store(str(path))
 
 
-@pytest.mark.parametrize(("version", "word"), [(1, "older"), (3, "newer")])
+@pytest.mark.parametrize(("version", "word"), [(2, "older"), (4, "newer")])
 def test_other_format_versions(path, version, word):
     create_store(str(path)).close()
     change_settings(path, format=version)
@@ -119,8 +119,8 @@ DAMAGED = [
     "[]",
     "{}",
     '{"format": "1"}',
-    '{"format": 2, "nodes": 0}',
-    '{"format": 2, "x": 2}',
+    '{"format": 3, "nodes": 0}',
+    '{"format": 3, "x": 2}',
 ]
 
 

@@ -21,7 +21,7 @@ from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
 from viewkeep.codec.packed import listed
 from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT, chosen
-from viewkeep.engine.pages import GAIN, PAGE, advance_pages, value_keys
+from viewkeep.engine.pages import GAIN, PAGE, advance_pages, edges, value_keys
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
@@ -50,6 +50,17 @@ class Changes:
     def moved(self) -> pl.DataFrame:
         """The values that appeared or left."""
         return chosen(self.rows, self.rows[WEIGHT].to_numpy() != 0)
+
+    @cached_property
+    def outermost_dead(self) -> dict[bytes, int]:
+        """Of the values that left at least the first and the last of each group, as in `dead`.
+
+        If the first value of a group left, it is the first that did.
+        """
+        if not self.left_in_order:
+            return self.dead
+        left = edges(chosen(self.rows, self.rows[WEIGHT].to_numpy() < 0), GROUP)
+        return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
 
     @cached_property
     def dead(self) -> dict[bytes, int]:
@@ -158,7 +169,7 @@ def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: boo
     here = np.flatnonzero(old[VALUE].is_not_null()) if absent else np.arange(old.height)
     present = old[names][here].insert_column(0, pl.Series(GROUP, here, pl.Int64))
     keys = changes.keys(here.tolist(), present)
-    pages = [changes.dead.get(key) for key in keys]
+    pages = [changes.outermost_dead.get(key) for key in keys]
     stays = np.flatnonzero([page is None for page in pages])
     # If anything is left in the page of a value that went, the next value is there.
     beside = set(changes.left[PAGE].to_list()) if changes.left_in_order else set()

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KEPT, MAX_KEY, bounded_all, key_series
 from viewkeep.codec.many import rising
-from viewkeep.codec.packed import Packed, listed, longest, starts_of
-from viewkeep.codec.pages import pack, unpack
+from viewkeep.codec.packed import Packed, listed, longest
+from viewkeep.codec.pages import pack, sizes, unpack
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
@@ -34,6 +34,8 @@ GAIN = "#gain"  # how many more rows hold a value than before
 PAGE = "#page"  # a page's position among those that an epoch touches
 FULL = 640  # bytes: larger pages are split, so that two versions fit into half a page of LMDB's
 PART = 320  # bytes: into parts of about this size
+MANY = 128  # values: pages with more are split too, since one change rewrites all of them
+SOME = 64  # values: into parts of about so many
 AT_ONCE = 20_000  # pages
 _SHORT = 100  # bytes of a value: with a group's prefix its key is too short to be cut
 
@@ -82,9 +84,9 @@ def advance_pages(
         keys = listed(keys)
         by_key = np.array(sorted(range(len(keys)), key=keys.__getitem__))
         gain, keys = gain[by_key], _each(keys, by_key)
-    lows = _each(prefixes, gain[GROUP].to_numpy())
+    lows = _runs(prefixes, gain[GROUP].to_numpy())
     uncut = longest(keys) <= KEPT
-    changed, edges, ordered = list[pl.DataFrame](), list[pl.DataFrame](), True
+    changed, left, ordered = list[pl.DataFrame](), list[pl.DataFrame](), True
     page_keys, page_rows = list[bytes](), list[bytes | None]()
     for pages in _touched(state.floor(table, listed(keys), lows), gain, prefixes):
         values, by_value = pages.advanced(order, uncut)
@@ -97,12 +99,12 @@ def advance_pages(
         page_keys += written[0]
         page_rows += written[1]
         changed.append(chosen(values, values[GAIN].to_numpy() != 0))
-        edges.append(_edges(live) if by_value else live)
+        left.append(edges(live, PAGE) if by_value else live)
         ordered &= by_value
     state.stage(table, page_keys, page_rows)
     # The values with a gain are the gains, in the same order.
     key = key_series(keys, KEY)
-    return Moved(pl.concat(changed).insert_column(0, key), pl.concat(edges), ordered)
+    return Moved(pl.concat(changed).insert_column(0, key), pl.concat(left), ordered)
 
 
 @dataclass(frozen=True)
@@ -149,17 +151,11 @@ class _Pages:
 
     def written(self, order: Ordered, live: pl.DataFrame) -> tuple[list[bytes], list[bytes | None]]:
         """Keys and bytes of the pages with these values, in key order; None for an empty one."""
-        page, count = self._places(live), len(self.keys)
+        page, width = self._places(live), order.row_codec.width
         rows = order.row_codec.encode_packed(live)
-        sizes = np.bincount(page, rows.lengths, count).astype(np.int64)
-        parts = np.where(sizes > FULL, sizes // PART, 1)
-        part = (rows.starts - starts_of(sizes)[page]) * parts[page] // sizes[page]
-        begins = np.ones(len(page), np.bool_)
-        alone = (rows.lengths > PART) & (parts[page] > 1)  # not rewritten with those before it
-        begins[1:] = (page[1:] != page[:-1]) | (part[1:] != part[:-1]) | alone[1:]
-        firsts = np.flatnonzero(begins)
+        firsts = _cut(rows, page, width)
         pages = page[firsts]
-        bodies: list[bytes | None] = [*pack(rows, firsts, order.row_codec.width)]
+        bodies: list[bytes | None] = [*pack(rows, firsts, width)]
         keys = _each(self.keys, pages)
         split = np.flatnonzero(pages[1:] == pages[:-1]) + 1
         if len(split):
@@ -167,7 +163,7 @@ class _Pages:
             made = value_keys(order, self.prefixes, pages[split], heads)
             for place, key in zip(split.tolist(), listed(made), strict=True):
                 keys[place] = key
-        gone = np.flatnonzero(sizes == 0)
+        gone = np.delete(np.arange(len(self.keys)), pages)
         if not len(gone):
             return keys, bodies
         keys += _each(self.keys, gone)
@@ -185,33 +181,49 @@ def _touched(floor: Floor, gain: pl.DataFrame, prefixes: Sequence[bytes]) -> Ite
 
     At once they would take several times the memory of their bytes.
     """
-    places, groups = np.array(floor.places, np.int64), gain[GROUP].to_numpy()
-    begins = np.ones(len(places), np.bool_)
-    begins[1:] = (places[1:] != places[:-1]) | (groups[1:] != groups[:-1])
-    firsts = np.flatnonzero(begins)
-    page = np.cumsum(begins) - 1
-    for first in range(0, max(len(firsts), 1), AT_ONCE):
-        some = firsts[first : first + AT_ONCE]
-        start, stop = np.searchsorted(page, [first, first + AT_ONCE]).tolist()
+    counts = np.array([count for _, count in floor.runs], np.int64)
+    ends = np.cumsum(counts)
+    groups = gain[GROUP].to_numpy()[ends - counts]
+    for first in range(0, max(len(counts), 1), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        rows = [place for place, _ in floor.runs[some]]
         lows = _each(prefixes, groups[some])
-        found = places[some].tolist()
+        size = int(counts[some].sum())
         yield _Pages(
             first,
-            [low if at == NONE else floor.keys[at] for at, low in zip(found, lows, strict=True)],
-            [None if at == NONE else floor.rows[at] for at in found],
+            [low if at == NONE else floor.keys[at] for at, low in zip(rows, lows, strict=True)],
+            [None if at == NONE else floor.rows[at] for at in rows],
             groups[some],
             lows,
-            gain[start:stop],
-            page[start:stop],
+            gain.slice(int(ends[first] - counts[first]) if size else 0, size),
+            np.repeat(np.arange(first, first + len(rows)), counts[some]),
         )
 
 
-def _edges(live: pl.DataFrame) -> pl.DataFrame:
-    """The first and the last value of each page."""
-    page = live[PAGE].to_numpy()
-    differs = page[1:] != page[:-1]
+def _cut(rows: Packed, page: NDArray[np.int64], width: int | None) -> NDArray[np.int64]:
+    """The first rows of pages, when those that are too large are split; rows are by page."""
+    begins = np.append(True, page[1:] != page[:-1])[: len(page)]
+    firsts = np.flatnonzero(begins)
+    size, counts = sizes(rows, firsts, width), np.diff(np.append(firsts, len(rows)))
+    parts = np.where(size > FULL, size // PART, 1)
+    parts = np.maximum(parts, np.where(counts > MANY, counts // SOME, 1))
+    if not (parts > 1).any():
+        return firsts
+    ends = np.append(rows.starts, rows.buffer.size)
+    start, span = ends[firsts], ends[firsts + counts] - ends[firsts]
+    nth = np.repeat(np.arange(len(firsts)), counts)
+    part = (rows.starts - start[nth]) * parts[nth] // span[nth]
+    alone = (rows.lengths > PART) & (parts[nth] > 1)  # not rewritten with those before it
+    begins[1:] |= (part[1:] != part[:-1]) | alone[1:]
+    return np.flatnonzero(begins)
+
+
+def edges(values: pl.DataFrame, within: str) -> pl.DataFrame:
+    """The first and the last value of each page or group, which lie together."""
+    whole = values[within].to_numpy()
+    differs = whole[1:] != whole[:-1]
     edge = np.append(True, differs) | np.append(differs, True)
-    return chosen(live, edge[: live.height])
+    return chosen(values, edge[: values.height])
 
 
 def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:
@@ -227,6 +239,14 @@ def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.
     return pl.DataFrame(
         [pl.Series(column.name, added.get(column.name, column)) for column in firsts]
     )
+
+
+def _runs(items: Sequence[bytes], places: NDArray[np.int64]) -> list[tuple[bytes, int]]:
+    """The items at places that are in order, each with how often it comes."""
+    begins = np.append(True, places[1:] != places[:-1])[: len(places)]
+    firsts = np.flatnonzero(begins)
+    counts = np.diff(np.append(firsts, len(places)))
+    return list(zip(_each(items, places[firsts]), counts.tolist(), strict=True))
 
 
 def _each(items: Sequence[bytes], places: NDArray[np.int64]) -> list[bytes]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import xor
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +23,7 @@ from viewkeep.delta import KEY, WEIGHT, chosen, without
 from viewkeep.engine.frames import Body, from_body, to_body
 from viewkeep.ops.aggregate import gains
 from viewkeep.ops.arrange import ENCODED, ROW, net_rows
-from viewkeep.ops.ordered import TIMES, without_zeros
+from viewkeep.ops.ordered import added_up, mostly_differ
 from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate, Arrange
 from viewkeep.plan.program import Operator
@@ -36,8 +34,6 @@ GROUPS, ROWS, _VALUES = "groups", "rows", "values"
 SHARD = "#shard"
 _COMBINE_AT = 100_000  # rows of one frame
 _SEND_AT = 400_000  # rows of all frames
-_DIFFERENT = 0.75  # if more than this share of some rows differ, they are not combined again
-_SAMPLED = 16  # one of so many values is looked at to find out
 
 Frames: TypeAlias = dict[str, pl.DataFrame]
 Item: TypeAlias = tuple[str, str, Body]  # target operator, name of the frame, the frame
@@ -73,9 +69,7 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
         return merge(whole, KEY, carried, kept.plain, kept.rows)
     if len(parts) == 1:
         return whole
-    same = [column for column in whole.columns if column != TIMES]
-    summed = whole.group_by(same).agg(pl.col(TIMES).sum()).select(whole.columns)
-    return without_zeros(summed)
+    return added_up(whole)
 
 
 @dataclass
@@ -93,20 +87,12 @@ class _Held:
         self.rows += frame.height
         if self.limit is None or self.rows <= self.limit:
             return
-        if len(self.parts) > 1 and self.name.startswith(_VALUES) and self._differ():
+        if len(self.parts) > 1 and self.name.startswith(_VALUES) and mostly_differ(self.parts):
             self.limit = None
             return
         whole = combine(self.operator, self.name, self.parts)
         self.parts, self.rows = [whole], whole.height
         self.limit = max(_COMBINE_AT, 2 * self.rows)
-
-    def _differ(self) -> bool:
-        """Whether most values are different, as a sample of them says."""
-        same = [name for name in self.parts[0].columns if name not in (SHARD, TIMES)]
-        one_of_many = reduce(xor, (pl.col(name).hash() for name in same)) % _SAMPLED == 0
-        sample = [part.filter(one_of_many) for part in self.parts]
-        rows = sum(part.height for part in sample)
-        return combine(self.operator, self.name, sample).height > _DIFFERENT * rows
 
     def whole(self) -> pl.DataFrame:
         if self.limit is None:

@@ -68,7 +68,9 @@ class ShardState:
             self.shard, table.number, prefixes, self.epoch - 1, limits=limits, size=ROWS_AT_ONCE
         )
 
-    def floor(self, table: StateTable, keys: Sequence[bytes], lows: Sequence[bytes]) -> Floor:
+    def floor(
+        self, table: StateTable, keys: Sequence[bytes], lows: Sequence[tuple[bytes, int]]
+    ) -> Floor:
         """For each key the last row at or before it, not before its low, at the epoch before."""
         return self.store.state_floor(self.shard, table.number, keys, lows, self.epoch - 1)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import xor
 from typing import cast
 
 import numpy as np
@@ -26,6 +27,9 @@ GROUP = "#group"  # a group's position in the frame of changed groups
 _LARGEST = (1 << 63) - 1
 _FEW = 100  # rows up to which Python's own loops are faster than a query
 _MANY = 1_000  # rows from which numbers are made to sort by
+_LARGE = 10_000  # gains from which a sample is looked at first
+_SAMPLED = 16  # one of so many values is in it
+_DIFFERENT = 0.75  # if more than this share of some gains differ, they are not added up
 
 
 @dataclass(frozen=True)
@@ -73,21 +77,34 @@ class Ordered:
 def counted(
     rows: pl.DataFrame, by: Sequence[str], order: Ordered, places: Sequence[str]
 ) -> pl.DataFrame:
-    """The gain of each value in each group of `by`; the values are in the columns `places`.
+    """The gains of values in the groups of `by`; the values are in the columns `places`.
 
     Values that came and went are left out: of a row that is updated over and over, two are left.
+    Where most are different nothing is added up: that costs as much as to receive them.
     """
     for place, needed in zip(places, order.needed, strict=True):
         if needed and rows[place].null_count():
             rows = rows.filter(pl.col(place).is_not_null())
-    named = [pl.col(place).alias(name) for place, name in zip(places, order.names, strict=True)]
-    return without_zeros(rows.group_by(*by, *named).agg(pl.col(WEIGHT).sum().alias(TIMES)))
+    columns = [*(rows[name] for name in by), rows[WEIGHT].alias(TIMES)]
+    columns += [rows[place].alias(name) for place, name in zip(places, order.names, strict=True)]
+    gain = pl.DataFrame(columns)
+    return gain if gain.height > _LARGE and mostly_differ([gain]) else added_up(gain)
 
 
-def without_zeros(gain: pl.DataFrame) -> pl.DataFrame:
-    """The values that a group has more often or less often than before."""
-    some = gain[TIMES] != 0
-    return gain if some.all() else gain.filter(some)
+def added_up(gain: pl.DataFrame) -> pl.DataFrame:
+    """Gains of equal values as one; those that are 0 are left out."""
+    same = [name for name in gain.columns if name != TIMES]
+    summed = gain.group_by(same).agg(pl.col(TIMES).sum()).select(gain.columns)
+    some = summed[TIMES] != 0
+    return summed if some.all() else summed.filter(some)
+
+
+def mostly_differ(parts: Sequence[pl.DataFrame]) -> bool:
+    """Whether adding up these gains would leave most of them, as a sample of the values says."""
+    names = [name for name in parts[0].columns if name != TIMES]
+    one_of_many = reduce(xor, (pl.col(name).hash() for name in names)) % _SAMPLED == 0
+    sample = pl.concat([part.filter(one_of_many) for part in parts])
+    return added_up(sample).height > _DIFFERENT * sample.height
 
 
 def in_order(values: pl.DataFrame, order: Ordered, within: str = GROUP) -> pl.DataFrame:

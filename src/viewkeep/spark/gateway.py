@@ -48,6 +48,10 @@ CONTEXT_SETTINGS: dict[str, str] = {
     # A worker is one of several on the machine, and polars would start a thread per core in each.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
+    # glibc gives arrays back to the kernel as soon as they are freed, and the next one is mapped
+    # and cleared anew: a tenth of the time of an epoch. Workers keep what the next array needs.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     # No server, no progress line over the terminal of the application.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

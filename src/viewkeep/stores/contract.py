@@ -18,6 +18,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -134,11 +135,21 @@ NONE = -1  # the place of no row
 
 @dataclass(frozen=True)
 class Floor:
-    """The rows at or before some keys: for each key the place of its row, or NONE; and the rows."""
+    """The rows at or before some keys, with their own keys.
 
-    places: list[int]
+    `runs` tells of the keys asked for, in order: so many of them have the row at this place, or
+    NONE. Neighbours with one low and one row are one run.
+    """
+
+    runs: list[tuple[int, int]]  # the place of a row, keys
     keys: list[bytes]
     rows: list[bytes]
+
+    def add(self, place: int, count: int, is_new: bool) -> None:
+        """The next keys have this row; `is_new`: their low is not that of the keys before."""
+        if not is_new and self.runs and self.runs[-1][0] == place:
+            count += self.runs.pop()[1]
+        self.runs.append((place, count))
 
 
 @dataclass(frozen=True)
@@ -340,28 +351,33 @@ class Store(ABC):
             yield Found(places, keys, rows)
 
     def state_floor(
-        self, shard: int, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
+        self,
+        shard: int,
+        table: int,
+        keys: Sequence[bytes],
+        lows: Sequence[tuple[bytes, int]],
+        at: int | None,
     ) -> Floor:
-        """For each key the last row at or before it that is not before its `low`, as of epoch `at`.
+        """For each key the last row at or before it that is not before its low, as of epoch `at`.
 
-        Both rise, or stay, from one to the next. Stores may have a faster way.
+        `lows` are those of so many keys each. Keys and lows rise, or stay, from one to the next.
+        Stores may have a faster way.
         """
-        floor = Floor([], [], [])
-        place, under, start = NONE, None, b""
-        for key, low in zip(keys, lows, strict=True):
-            if low != under:
-                place, under, start = NONE, low, low
-            # What is at or before a key is so for the next, unless another row lies between.
-            chunk = self.state_scan(
-                shard, table, start=start, stop=key + b"\0", limit=1, at=at, reverse=True
-            )
-            if chunk.keys:
-                if chunk.keys != floor.keys[-1:]:
-                    floor.keys.append(chunk.keys[0])
-                    floor.rows.append(chunk.rows[0])
-                place = len(floor.keys) - 1
-            floor.places.append(place)
-            start = key + b"\0"
+        floor, left = Floor([], [], []), iter(keys)
+        for low, count in lows:
+            place, start = NONE, low
+            for nth, key in enumerate(islice(left, count)):
+                # What is at or before a key is so for the next, unless another row lies between.
+                chunk = self.state_scan(
+                    shard, table, start=start, stop=key + b"\0", limit=1, at=at, reverse=True
+                )
+                if chunk.keys:
+                    if chunk.keys != floor.keys[-1:]:
+                        floor.keys.append(chunk.keys[0])
+                        floor.rows.append(chunk.rows[0])
+                    place = len(floor.keys) - 1
+                floor.add(place, 1, is_new=nth == 0)
+                start = key + b"\0"
         return floor
 
     def state_changes(

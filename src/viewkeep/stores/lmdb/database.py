@@ -23,7 +23,7 @@ from pathlib import Path
 from viewkeep.errors import Corrupt, FormatVersion, StoreError
 from viewkeep.stores.lmdb.environment import Environment, make, release, share, sync_folder
 
-FORMAT = 2
+FORMAT = 3
 SETTINGS = "viewkeep.json"
 DEFAULT_MAP = 1 << 40
 NODE_DBS = ("rows", "log", "info")

@@ -13,7 +13,7 @@ the writes of an epoch again changes nothing; an epoch older than the shard's is
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress, islice, repeat, takewhile
 from operator import not_
@@ -37,6 +37,7 @@ _SIZE_KEY = b"size"
 _FEW = 200  # rows
 _AT_ONCE = 50_000  # rows whose old and new versions are in memory
 _NEAR = 32  # keys: where the next row is looked for first
+_END = b"\xff" * (PREFIX + 1)  # after all records
 
 
 def get(
@@ -123,9 +124,13 @@ def find(
 
 
 def floor(
-    shard: Environment, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
+    shard: Environment,
+    table: int,
+    keys: Sequence[bytes],
+    lows: Sequence[tuple[bytes, int]],
+    at: int | None,
 ) -> Floor:
-    """For each key the last row in [low, key] as of epoch `at`: a seek for each row found, or two.
+    """For each key the last row from its low on as of epoch `at`: a seek for each row, or two.
 
     Rows that are not there as of `at`, such as those of a task's first run, are passed over once:
     whatever is at or before a key is so for the keys after it, unless another row lies between.
@@ -133,42 +138,40 @@ def floor(
     visible = versions.visible
     head = table.to_bytes(PREFIX, "big")
     found = Floor([], [], [])
-    place, row_place, least = 0, NONE, b""
+    place, sought, following = 0, b"", b""  # no record lies after `sought` and before `following`
     with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
         _check_kept(shard, txn, at)
-        while place < len(keys):
-            low = lows[place]
-            if not place or low != lows[place - 1]:
-                row_place, least = NONE, head + low
-            there = cursor.set_range(head + keys[place] + b"\0")
-            following = cursor.key() if there else b""
-            there = cursor.prev() if there else cursor.last()
-            while there:
-                key, value = cursor.item()
-                if key < least:
-                    break
-                row = visible(value, at)
-                if row is not None:
-                    if found.keys[-1:] != [key[PREFIX:]]:
-                        found.keys.append(key[PREFIX:])
-                        found.rows.append(row)
-                    row_place = len(found.keys) - 1
-                    break
-                there = cursor.prev()
-            # So it is for the keys after this one, up to the next record or the next low.
-            until, near = len(keys), place + _NEAR
-            if following.startswith(head):
-                beyond = following[PREFIX:]
-                if near < until and keys[near] >= beyond:
-                    until = near
-                until = bisect_left(keys, beyond, place, until)
-            same = until if lows[until - 1] == low else bisect_right(lows, low, place, until)
-            found.places.extend(repeat(row_place, same - place))
-            if same < until and lows[same] > keys[place]:
-                # What these keys seek would lie after this one, and nothing does.
-                found.places.extend(repeat(NONE, until - same))
-                same, row_place = until, NONE
-            place, least = same, following
+        for low, count in lows:
+            first, end = place, place + count
+            row_place, least = NONE, head + low
+            while place < end:
+                full = head + keys[place]
+                there = not sought < least <= full < following
+                if there:
+                    there = cursor.set_range(full + b"\0")
+                    sought, following = full, cursor.key() if there else _END
+                    there = cursor.prev() if there else cursor.last()
+                while there:
+                    key, value = cursor.item()
+                    if key < least:
+                        break
+                    row = visible(value, at)
+                    if row is not None:
+                        if found.keys[-1:] != [key[PREFIX:]]:
+                            found.keys.append(key[PREFIX:])
+                            found.rows.append(row)
+                        row_place = len(found.keys) - 1
+                        break
+                    there = cursor.prev()
+                # So it is for the keys after this one, up to the next record or the next low.
+                until, least = end, following
+                if following.startswith(head):
+                    beyond, near = following[PREFIX:], place + _NEAR
+                    if near < end and keys[near] >= beyond:
+                        until = near
+                    until = bisect_left(keys, beyond, place, until)
+                found.add(row_place, until - place, is_new=place == first)
+                place = until
     return found
 
 

@@ -160,7 +160,12 @@ class LmdbStore(Store):
         return state.find(self._database.shards[shard], table, prefixes, at, limits, size)
 
     def state_floor(
-        self, shard: int, table: int, keys: Sequence[bytes], lows: Sequence[bytes], at: int | None
+        self,
+        shard: int,
+        table: int,
+        keys: Sequence[bytes],
+        lows: Sequence[tuple[bytes, int]],
+        at: int | None,
     ) -> Floor:
         return state.floor(self._database.shards[shard], table, keys, lows, at)
 
