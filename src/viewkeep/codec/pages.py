@@ -54,10 +54,11 @@ def sizes(rows: Packed, firsts: Places, width: int | None) -> Places:
 
 def unpack(pages: Sequence[bytes], width: int | None) -> tuple[Packed, Places]:
     """The rows of all pages one after another, and how many each page has."""
-    if width is not None:
-        return _unpack_even(pages, width)
     buffer = np.frombuffer(b"".join(pages), np.uint8)
     sizes = np.fromiter(map(len, pages), np.int64, len(pages))
+    if width is not None:
+        matrix, counts = _unpack_even(buffer, sizes, width)
+        return Packed.from_matrix(matrix), counts
     if bool((sizes < 4).any()):
         raise Corrupt("a page is cut short")
     places = starts_of(sizes)
@@ -74,48 +75,52 @@ def unpack(pages: Sequence[bytes], width: int | None) -> tuple[Packed, Places]:
 
 
 def _pack_even(matrix: NDArray[np.uint8], firsts: Places) -> list[bytes]:
+    width = matrix.shape[1]
     counts, columns = _counts(firsts, len(matrix)), _columns(matrix, firsts)
-    made = list_rows(matrix[firsts])
-    for mask, pages in _alike(list_rows(np.packbits(columns, axis=1))).items():
+    sizes = _even_sizes(columns, counts)
+    starts, several = starts_of(sizes), np.flatnonzero(counts > 1)
+    made = np.empty(int(sizes.sum()), np.uint8)
+    _put(made, starts, matrix[firsts])
+    masks = np.packbits(columns[several], axis=1)
+    _put(made, starts[several] + width, masks)
+    for some in _alike(masks):
+        pages = several[some]
         different = np.flatnonzero(columns[pages[0]])
-        if not len(different):
-            continue  # lone rows
         rows = matrix
-        if len(pages) < len(made):
+        if len(pages) < len(firsts):
             rows = matrix[_ranges(firsts[pages], counts[pages])]
-        bodies = slice_out(rows[:, different].tobytes(), counts[pages] * len(different))
-        for page, body in zip(pages, bodies, strict=True):
-            made[page] += mask + body
-    return made
+        places = _ranges(starts[pages] + _head(width), counts[pages], len(different))
+        _put(made, places, rows[:, different])
+    return slice_out(made.tobytes(), sizes)
 
 
-def _unpack_even(pages: Sequence[bytes], width: int) -> tuple[Packed, Places]:
-    head = _head(width)
-    if any(len(page) < width or width < len(page) <= head for page in pages):
+def _unpack_even(
+    buffer: NDArray[np.uint8], sizes: Places, width: int
+) -> tuple[NDArray[np.uint8], Places]:
+    head, starts = _head(width), starts_of(sizes)
+    several = np.flatnonzero(sizes > width)
+    if bool((sizes < width).any() or (sizes[several] <= head).any()):
         raise Corrupt("a page is cut short")
-    alike = _alike([page[width:head] for page in pages])
-    counts = np.ones(len(pages), np.int64)
-    found: list[tuple[list[int], NDArray[np.int64], NDArray[np.uint8]]] = []
-    for mask, places in alike.items():
-        if not mask:
-            continue  # lone rows
-        bits = np.unpackbits(np.frombuffer(mask, np.uint8), count=width)
-        different = np.flatnonzero(bits)
-        bodies = [pages[place][head:] for place in places]
-        if not len(different) or any(len(body) % len(different) for body in bodies):
+    counts = np.ones(len(sizes), np.int64)
+    bodies: list[tuple[Places, Places, NDArray[np.uint8]]] = []
+    masks = _get(buffer, starts[several] + width, head - width)
+    for some in _alike(masks):
+        pages = several[some]
+        different = np.flatnonzero(np.unpackbits(masks[some[0]], count=width))
+        spans = sizes[pages] - head
+        if not len(different) or bool((spans % len(different)).any()):
             raise Corrupt("a page is cut short")
-        rows = np.frombuffer(b"".join(bodies), np.uint8).reshape(-1, len(different))
-        counts[places] = [len(body) // len(different) for body in bodies]
-        found.append((places, different, rows))
-    heads = np.frombuffer(b"".join([page[:width] for page in pages]), np.uint8)
-    matrix = np.repeat(heads.reshape(-1, width), counts, axis=0)
-    starts = starts_of(counts)
-    for places, different, rows in found:
-        if len(places) == len(pages):
+        counts[pages] = spans // len(different)
+        places = _ranges(starts[pages] + head, counts[pages], len(different))
+        bodies.append((pages, different, _get(buffer, places, len(different))))
+    matrix = np.repeat(_get(buffer, starts, width), counts, axis=0)
+    firsts = starts_of(counts)
+    for pages, different, rows in bodies:
+        if len(pages) == len(sizes):
             matrix[:, different] = rows
         else:
-            matrix[_ranges(starts[places], counts[places])[:, None], different] = rows
-    return Packed.from_matrix(matrix), counts
+            matrix[_ranges(firsts[pages], counts[pages])[:, None], different] = rows
+    return matrix, counts
 
 
 def _head(width: int) -> int:
@@ -127,17 +132,32 @@ def _counts(firsts: Places, rows: int) -> Places:
     return np.diff(np.append(firsts, rows))
 
 
-def _alike(masks: list[bytes]) -> dict[bytes, list[int]]:
-    """The pages of each mask."""
+def _alike(masks: NDArray[np.uint8]) -> list[Places]:
+    """The places of each different mask."""
+    if len(masks) and bool((masks == masks[0]).all()):
+        return [np.arange(len(masks))]
     found: dict[bytes, list[int]] = {}
-    for page, mask in enumerate(masks):
-        found.setdefault(mask, []).append(page)
-    return found
+    for place, mask in enumerate(list_rows(masks)):
+        found.setdefault(mask, []).append(place)
+    return [np.array(places) for places in found.values()]
 
 
-def _ranges(starts: Places, counts: Places) -> Places:
-    """The numbers of all ranges, one after another."""
-    return np.repeat(starts - starts_of(counts), counts) + np.arange(int(counts.sum()))
+def _ranges(starts: Places, counts: Places, step: int = 1) -> Places:
+    """So many numbers from each start on, one after another."""
+    shifts = np.repeat(starts - step * starts_of(counts), counts)
+    return shifts + step * np.arange(len(shifts))
+
+
+def _put(buffer: NDArray[np.uint8], places: Places, rows: NDArray[np.uint8]) -> None:
+    """Write rows of bytes to these places."""
+    if len(rows):
+        whole = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))
+        windows(buffer, rows.shape[1])[places] = whole.reshape(-1)
+
+
+def _get(buffer: NDArray[np.uint8], places: Places, width: int) -> NDArray[np.uint8]:
+    """The rows of so many bytes at these places."""
+    return windows(buffer, width)[places].view(np.uint8).reshape(-1, width)
 
 
 def _columns(matrix: NDArray[np.uint8], firsts: Places) -> NDArray[np.bool_]:

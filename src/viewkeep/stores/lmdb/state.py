@@ -144,13 +144,14 @@ def floor(
         for low, count in lows:
             first, end = place, place + count
             row_place, least = NONE, head + low
+            if sought < least and head + keys[end - 1] < following:
+                found.runs.append((NONE, count))
+                place = end
             while place < end:
-                full = head + keys[place]
-                there = not sought < least <= full < following
-                if there:
-                    there = cursor.set_range(full + b"\0")
-                    sought, following = full, cursor.key() if there else _END
-                    there = cursor.prev() if there else cursor.last()
+                sought = head + keys[place]
+                there = cursor.set_range(sought + b"\0")
+                following = cursor.key() if there else _END
+                there = cursor.prev() if there else cursor.last()
                 while there:
                     key, value = cursor.item()
                     if key < least:
