@@ -27,6 +27,7 @@ from viewkeep.engine import pages, parcels
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan
+from viewkeep.ops import ordered
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
 from viewkeep.stores.lmdb import log
@@ -459,6 +460,8 @@ def test_values_come_combined_or_apart(
 ) -> None:
     monkeypatch.setattr(log, "BATCH_OPERATIONS", 40)
     monkeypatch.setattr(parcels, "_COMBINE_AT", 50)
+    monkeypatch.setattr(ordered, "_LARGE", 10)
+    monkeypatch.setattr(ordered, "_SAMPLED", 2)
     random, rows = Random(5), dict[int, tuple[int, int]]()
     with viewkeep.make(tmp_path / "test.vk") as db:
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, x BIGINT)")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from fractions import Fraction
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Ref
+from viewkeep.ops import ordered
 from viewkeep.ops.moments import Product
-from viewkeep.ops.ordered import GROUP, TIMES, VALUE
+from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, added_up, counted
 from viewkeep.ops.parity import Parity
 from viewkeep.ops.ranks import ANCHOR, BELOW, RESULT, Percentile, percentiles
 from viewkeep.ops.totals import Linear, Total, add_up, advance, merge
@@ -149,3 +152,23 @@ def test_percentiles_of_lists(
         wanted = held[max(math.ceil(len(held) * fraction), 1) - 1]
     assert math.isclose(made[RESULT].item(), wanted, abs_tol=1e-12)
     assert made[BELOW].item() == sum(value < made[ANCHOR].item() for value in held)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.sampled_from([-1, 1]))))
+def test_counted_values_add_up_whether_or_not_most_differ(rows: list[tuple[int, int, int]]) -> None:
+    order = Ordered((N,), (False,), (True,))
+    changes = pl.DataFrame(rows, {"g": pl.Int64, "n": pl.Int64, WEIGHT: pl.Int64}, orient="row")
+    totals = Counter[tuple[int, int]]()
+    for group, value, weight in rows:
+        totals[group, value] += weight
+    expected = sorted((*value, times) for value, times in totals.items() if times)
+    for large in (0, len(rows)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ordered, "_LARGE", large)
+            patch.setattr(ordered, "_SAMPLED", 1)
+            gain = counted(changes, ["g"], order, ["n"])
+        if large or len(expected) <= ordered._DIFFERENT * len(rows):
+            assert sorted(gain.select("g", VALUE, TIMES).rows()) == expected
+        else:
+            assert gain.height == len(rows)
+        assert sorted(added_up(gain).select("g", VALUE, TIMES).rows()) == expected
