@@ -20,7 +20,7 @@ import pytest
 import viewkeep
 from viewkeep.access.readers import ViewReader
 from viewkeep.codec.many import hash_keys
-from viewkeep.engine import frames, join, level, parcels, state
+from viewkeep.engine import changes, frames, join, level, parcels, state
 from viewkeep.engine import ordered as tables
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.housekeeping import housekeep
@@ -213,6 +213,8 @@ class Play:
         self.patch.setattr(parcels, "_COMBINE_AT", random.choice([1, 100_000]))
         self.patch.setattr(parcels, "_SEND_AT", random.choice([1, 3, 400_000]))
         self.patch.setattr(level, "_FEW", random.choice([1, 3, 10_000]))
+        self.patch.setattr(changes, "_FEW", random.choice([1, 3, 10_000]))
+        self.patch.setattr(changes, "_MANY", random.choice([1, 5, 200_000]))
         self.patch.setattr(frames, "_FEW", random.choice([0, 1_000]))
         for way, limit in ((join, "_FEW"), (arrange, "_FEW"), (values, "_FEW"), (tables, "_MANY")):
             self.patch.setattr(way, limit, random.choice([-1, 1_000]))

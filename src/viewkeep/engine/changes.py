@@ -6,7 +6,8 @@ has them, so operations on one key cancel out to first-old and last-new whatever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -19,32 +20,62 @@ from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import LogBatch, Store
+
+_FEW = 10_000  # rows below which changes of a table wait for more
+_MANY = 200_000  # rows of all tables that wait
 
 
-def base_changes(
-    store: Store,
-    stretch: Stretch,
-    source: Source,
-    columns: frozenset[str],
-    with_keys: bool,
-) -> Iterator[pl.DataFrame]:
-    """The operations on one table in a stretch of a log, as deltas of these columns."""
-    codec = RowCodec(source.schema.columns)
-    names = [name for name in source.schema.names if name in columns]
-    if stretch.start == stretch.stop:
-        return
-    for batch in store.read_log(*stretch, frozenset((source.number,))):
+@dataclass
+class Tail:
+    """A base table whose operations are read: as deltas of these columns, with keys if wanted."""
+
+    source: Source
+    columns: frozenset[str]
+    with_keys: bool
+    _held: list[pl.DataFrame] = field(default_factory=list)
+
+    def take(self, batch: LogBatch) -> int:
+        """Hold the deltas of some operations; gives how many rows are held."""
         if batch.before is None:
             raise StoreError("this store's log has no before-images, which views need so far")
-        parts = []
+        codec = RowCodec(self.source.schema.columns)
+        names = [name for name in self.source.schema.names if name in self.columns]
         for rows, weight in ((batch.rows, 1), (batch.before, -1)):
             there = rows.is_present
             if there.any():
-                keys = batch.keys.take(there) if with_keys else None
-                parts.append(_frame(codec, rows.take(there), names, weight, keys))
-        if parts:
-            yield parts[0] if len(parts) == 1 else pl.concat(parts)
+                keys = batch.keys.take(there) if self.with_keys else None
+                self._held.append(_frame(codec, rows.take(there), names, weight, keys))
+        return sum(part.height for part in self._held)
+
+    def give(self) -> pl.DataFrame:
+        """All that is held, as one delta; it is held no longer."""
+        held, self._held = self._held, []
+        return held[0] if len(held) == 1 else pl.concat(held)
+
+
+def base_changes(
+    store: Store, stretch: Stretch, tails: Sequence[Tail]
+) -> Iterator[tuple[Tail, pl.DataFrame]]:
+    """The operations in a stretch of a log, table by table, in deltas of many rows.
+
+    The log is read once. Where it has operations on many tables by turns, those on one wait for
+    more of them.
+    """
+    if stretch.start == stretch.stop or not tails:
+        return
+    by_table = {tail.source.number: tail for tail in tails}
+    waiting: dict[int, int] = {}  # table -> rows
+    for batch in store.read_log(*stretch, frozenset(by_table)):
+        waiting[batch.table] = by_table[batch.table].take(batch)
+        ready = [batch.table] if waiting[batch.table] >= _FEW else []
+        if sum(waiting.values()) > _MANY:
+            ready = list(waiting)
+        for table in ready:
+            del waiting[table]
+            yield by_table[table], by_table[table].give()
+    for table in waiting:
+        yield by_table[table], by_table[table].give()
 
 
 def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataFrame:

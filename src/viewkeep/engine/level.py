@@ -15,7 +15,7 @@ import polars as pl
 
 from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine.aggregate import run_aggregate
-from viewkeep.engine.changes import base_changes, base_rows, constant_rows, state_rows
+from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.loading import Chunk, Progress
@@ -73,22 +73,26 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
             if outbox.full:
                 yield from outbox.messages()
 
+    tails: list[Tail] = []
+    loads: dict[int, list[tuple[Chunk, list[tuple[Operator, Feed]]]]] = {}
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
-        loads = _source_loads(store, epoch, node, source, consumers)
-        for chunk, loading in loads:
+        loads[source.number] = _source_loads(store, epoch, node, source, consumers)
+        for chunk, loading in loads[source.number]:
             for _, feed in loading:
                 progress.note(feed.id, node, chunk)
             yield from send(base_rows(source, chunk, needed), loading)
-        missing = {feed.id for _, loading in loads for _, feed in loading}
-        loaded = [pair for pair in consumers if pair[1].id not in missing]
-        with_keys = bool(loads) or any(feed.local for _, feed in consumers)
-        for delta in base_changes(store, stretch, source, needed, with_keys):
-            rows_in += delta.height
-            yield from send(delta, loaded)
-            for chunk, loading in loads:
-                yield from send(chunk.passed(delta), loading)
+        with_keys = bool(loads[source.number]) or any(feed.local for _, feed in consumers)
+        tails.append(Tail(source, needed, with_keys))
+    for tail, delta in base_changes(store, stretch, tails):
+        rows_in += delta.height
+        parts = loads[tail.source.number]
+        missing = {feed.id for _, loading in parts for _, feed in loading}
+        consumers = program.consumers(f"table:{tail.source.number}")
+        yield from send(delta, [pair for pair in consumers if pair[1].id not in missing])
+        for chunk, loading in parts:
+            yield from send(chunk.passed(delta), loading)
     for operator, feed, values in program.constants if node == 0 else ():
         if feed.id in epoch.loading:
             yield from send(constant_rows(values), [(operator, feed)])

@@ -29,7 +29,7 @@ _FEW = 100  # rows up to which Python's own loops are faster than a query
 _MANY = 1_000  # rows from which numbers are made to sort by
 _LARGE = 10_000  # gains from which a sample is looked at first
 _SAMPLED = 64  # one of so many values is in it
-_DIFFERENT = 0.75  # if more than this share of some gains differ, they are not added up
+_DIFFERENT = 0.6  # if more than this share of some gains differ, they are not added up
 
 
 @dataclass(frozen=True)

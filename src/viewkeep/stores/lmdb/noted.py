@@ -11,7 +11,7 @@ note, it wrote none. Notes are written in the transaction of the rows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from viewkeep.stores.contract import StateWrite
 from viewkeep.stores.lmdb.environment import Environment, Transaction
@@ -85,8 +85,9 @@ def written(
     return keys
 
 
-def _packed(keys: Iterable[bytes]) -> bytes:
-    return b"".join([_LENGTH.pack(len(key)) + key for key in keys])
+def _packed(keys: Sequence[bytes]) -> bytes:
+    lengths = {length: _LENGTH.pack(length) for length in set(map(len, keys))}
+    return b"".join([lengths[len(key)] + key for key in keys])
 
 
 def _unpacked(note: bytes) -> Iterator[bytes]:
