@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import viewkeep
 from viewkeep.codec.keys import KeyCodec, bounded
-from viewkeep.engine import pages, parcels
+from viewkeep.engine import changes, pages, parcels
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan
@@ -459,6 +459,7 @@ def test_values_come_combined_or_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(log, "BATCH_OPERATIONS", 40)
+    monkeypatch.setattr(changes, "_FEW", 1)
     monkeypatch.setattr(parcels, "_COMBINE_AT", 50)
     monkeypatch.setattr(ordered, "_LARGE", 10)
     monkeypatch.setattr(ordered, "_SAMPLED", 2)
@@ -504,6 +505,7 @@ def test_values_are_combined_if_few_are_different(
 
     monkeypatch.setattr(parcels, "mostly_differ", watched)
     monkeypatch.setattr(log, "BATCH_OPERATIONS", 400)
+    monkeypatch.setattr(changes, "_FEW", 1)
     monkeypatch.setattr(parcels, "_COMBINE_AT", 5)
     with viewkeep.make(tmp_path / "test.vk", nodes=1) as db:
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")

@@ -42,11 +42,15 @@ def hash_keys(keys: Sequence[bytes] | Packed | pl.Series) -> NDArray[np.uint32]:
 
 
 def _hash_rows(matrix: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """crc32 is linear: every byte adds, by XOR, what it would among zeros."""
+    """crc32 is linear: every byte adds, by XOR, what it would among zeros.
+
+    So a byte in which no rows differ is hashed once, with the first row.
+    """
     count, width = matrix.shape
-    hashes = np.full(count, crc32(bytes(width)), np.uint32)
-    for place in range(width):
-        hashes ^= _byte_hashes(width - 1 - place)[matrix[:, place]]
+    hashes = np.full(count, crc32(matrix[0].tobytes()), np.uint32)
+    for place in differing(matrix).tolist():
+        table = _byte_hashes(width - 1 - place)
+        hashes ^= (table ^ table[matrix[0, place]])[matrix[:, place]]
     return hashes
 
 

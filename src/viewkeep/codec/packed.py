@@ -191,6 +191,13 @@ def listed(strings: list[bytes] | Packed) -> list[bytes]:
     return strings.all_bytes() if isinstance(strings, Packed) else strings
 
 
+def take(strings: list[bytes] | Packed, places: NDArray[np.int64]) -> list[bytes] | Packed:
+    """The strings at these places."""
+    if isinstance(strings, Packed):
+        return strings.take(places)
+    return [strings[place] for place in places.tolist()]
+
+
 def prefixed(prefix: bytes, strings: Sequence[bytes] | Packed) -> list[bytes]:
     """Each of the strings, which are all there, after the same bytes."""
     matrix = strings.matrix if isinstance(strings, Packed) else None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from viewkeep.codec.keys import key_series
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.ordered import Changes
 from viewkeep.engine.pages import GAIN
@@ -81,7 +82,8 @@ class _Gained:
 def _by_group(changes: Changes, distinct: bool) -> dict[int, _Gained]:
     times = pl.col(TIMES).sign() if distinct else pl.col(TIMES)
     gain = pl.col(WEIGHT) if distinct else pl.col(GAIN)
-    rows = changes.rows.sort(GROUP, KEY).select(GROUP, KEY, VALUE, times, gain.alias(GAIN))
+    rows = changes.rows.select(GROUP, VALUE, times, gain.alias(GAIN))
+    rows.insert_column(1, key_series(changes.row_keys, KEY))
     listed = rows.group_by(GROUP, maintain_order=True).agg(KEY, VALUE, TIMES, GAIN)
     return {group: _Gained(*parts) for group, *parts in listed.iter_rows()}
 

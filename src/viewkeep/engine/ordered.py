@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
-from viewkeep.codec.packed import listed
+from viewkeep.codec.packed import Packed, listed, take
 from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT, chosen
-from viewkeep.engine.pages import GAIN, PAGE, advance_pages, edges, value_keys
+from viewkeep.engine.pages import GAIN, PAGE, advance_pages, is_edge, value_keys
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
@@ -41,10 +42,11 @@ class Changes:
     prefixes: list[bytes]  # of each changed group's values
     left: pl.DataFrame  # `engine.pages.Moved.edges`
     left_in_order: bool
+    row_keys: list[bytes] | Packed
     rows: pl.DataFrame
-    """A row per changed value: its key, its group's position, its page, its values, how many rows
-    have it afterwards (TIMES), how many more than before (GAIN), whether it appeared (WEIGHT +1),
-    stayed (0) or left (-1)."""
+    """A row per changed value, in the order of their keys, `row_keys`: its group's position, its
+    page, its values, how many rows have it afterwards (TIMES), how many more than before (GAIN),
+    whether it appeared (WEIGHT +1), stayed (0) or left (-1)."""
 
     @cached_property
     def moved(self) -> pl.DataFrame:
@@ -59,14 +61,18 @@ class Changes:
         """
         if not self.left_in_order:
             return self.dead
-        left = edges(chosen(self.rows, self.rows[WEIGHT].to_numpy() < 0), GROUP)
-        return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
+        places = np.flatnonzero(self.rows[WEIGHT].to_numpy() < 0)
+        return self._pages_of(places[is_edge(self.rows[GROUP].to_numpy()[places])])
 
     @cached_property
     def dead(self) -> dict[bytes, int]:
         """The keys of the values that left, and the pages that they left."""
-        left = chosen(self.rows, self.rows[WEIGHT].to_numpy() < 0)
-        return dict(zip(left[KEY].to_list(), left[PAGE].to_list(), strict=True))
+        return self._pages_of(np.flatnonzero(self.rows[WEIGHT].to_numpy() < 0))
+
+    def _pages_of(self, places: NDArray[np.int64]) -> dict[bytes, int]:
+        """The keys of some of the rows, and their pages."""
+        pages = self.rows[PAGE].to_numpy()[places].tolist()
+        return dict(zip(listed(take(self.row_keys, places)), pages, strict=True))
 
     def keys(self, groups: Sequence[int], values: pl.DataFrame) -> list[bytes]:
         """The keys of values of these groups."""
@@ -143,7 +149,7 @@ def advance_values(
     times, gained = moved.changed[TIMES].to_numpy(), moved.changed[GAIN].to_numpy()
     moves = (times > 0).astype(np.int64) - (times > gained)
     rows = moved.changed.hstack([pl.Series(WEIGHT, moves)])
-    return Changes(state, table, order, prefixes, moved.edges, moved.in_order, rows)
+    return Changes(state, table, order, prefixes, moved.edges, moved.in_order, moved.keys, rows)
 
 
 def _placed(gain: pl.DataFrame, groups: pl.Series) -> pl.DataFrame:

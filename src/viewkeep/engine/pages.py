@@ -45,10 +45,12 @@ class Moved:
     """What an epoch does to values.
 
     Both frames have GROUP, PAGE, the columns of the values, how many rows hold it afterwards
-    (TIMES), and GAIN. `changed` are the values with a gain, with their KEYs; `edges` are the first
-    and the last values that are left in each page, or all that are left if not `in_order`.
+    (TIMES), and GAIN. `changed` are the values with a gain, in the order of their `keys`; `edges`
+    are the first and the last values that are left in each page, or all that are left if not
+    `in_order`.
     """
 
+    keys: list[bytes] | Packed
     changed: pl.DataFrame
     edges: pl.DataFrame
     in_order: bool  # no key was cut: the order of keys is that of values
@@ -80,12 +82,12 @@ def advance_pages(
     if (gain[GAIN] == 0).any():
         gain = chosen(gain, gain[GAIN].to_numpy() != 0)
     keys = value_keys(order, prefixes, gain[GROUP].to_numpy(), gain)
-    if not rising(keys):
+    uncut = longest(keys) <= KEPT
+    if not uncut and not rising(keys):
         keys = listed(keys)
         by_key = np.array(sorted(range(len(keys)), key=keys.__getitem__))
         gain, keys = gain[by_key], _each(keys, by_key)
     lows = _runs(prefixes, gain[GROUP].to_numpy())
-    uncut = longest(keys) <= KEPT
     changed, left, ordered = list[pl.DataFrame](), list[pl.DataFrame](), True
     page_keys, page_rows = list[bytes](), list[bytes | None]()
     for pages in _touched(state.floor(table, listed(keys), lows), gain, prefixes):
@@ -99,12 +101,11 @@ def advance_pages(
         page_keys += written[0]
         page_rows += written[1]
         changed.append(chosen(values, values[GAIN].to_numpy() != 0))
-        left.append(edges(live, PAGE) if by_value else live)
+        left.append(chosen(live, is_edge(live[PAGE].to_numpy())) if by_value else live)
         ordered &= by_value
     state.stage(table, page_keys, page_rows)
     # The values with a gain are the gains, in the same order.
-    key = key_series(keys, KEY)
-    return Moved(pl.concat(changed).insert_column(0, key), pl.concat(left), ordered)
+    return Moved(keys, pl.concat(changed), pl.concat(left), ordered)
 
 
 @dataclass(frozen=True)
@@ -218,27 +219,23 @@ def _cut(rows: Packed, page: NDArray[np.int64], width: int | None) -> NDArray[np
     return np.flatnonzero(begins)
 
 
-def edges(values: pl.DataFrame, within: str) -> pl.DataFrame:
-    """The first and the last value of each page or group, which lie together."""
-    whole = values[within].to_numpy()
-    differs = whole[1:] != whole[:-1]
-    edge = np.append(True, differs) | np.append(differs, True)
-    return chosen(values, edge[: values.height])
+def is_edge(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these are the first or the last of equal neighbours."""
+    edge = np.ones(len(numbers), np.bool_)
+    edge[1:-1] = (numbers[1:-1] != numbers[:-2]) | (numbers[1:-1] != numbers[2:])
+    return edge
 
 
 def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.DataFrame:
-    """Of sorted rows that agree in some columns the first, with the sums of other columns."""
+    """Of sorted rows that agree in some columns the first, with the sums of the other columns."""
     if rows.height < 2:
         return rows
     differs = [pl.col(name).ne_missing(pl.col(name).shift(1)) for name in same]
     starts = rows.select(pl.any_horizontal(differs).arg_true()).to_series().to_numpy()
     if len(starts) == rows.height:
         return rows
-    added = {name: np.add.reduceat(rows[name].to_numpy(), starts) for name in sums}
-    firsts = rows[starts]
-    return pl.DataFrame(
-        [pl.Series(column.name, added.get(column.name, column)) for column in firsts]
-    )
+    added = [pl.Series(name, np.add.reduceat(rows[name].to_numpy(), starts)) for name in sums]
+    return rows.select(same)[starts].hstack(added)
 
 
 def _runs(items: Sequence[bytes], places: NDArray[np.int64]) -> list[tuple[bytes, int]]:
