@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from viewkeep.access.readers import TableReader, ViewReader
@@ -50,6 +51,16 @@ def test_rows_of_a_view_whose_key_is_hidden(shop: Database) -> None:
     text = "SELECT count(*) AS n FROM kinds a FULL JOIN kinds b ON a.kind = b.kind AND a.kind < 'j'"
     assert rows(shop, text) == [(8,)]  # two inks in pairs; a pen and a NULL alone on each side
     assert rows(shop, "SELECT * FROM kinds ORDER BY kind LIMIT 2") == [(None,), ("ink",)]
+
+
+def test_distinct_values_of_many_rows(db: Database) -> None:
+    """What a query adds up must be added up, even where a view would leave that to a later level."""
+    db.sql("CREATE TABLE many (k BIGINT PRIMARY KEY, x BIGINT)")
+    db.put("many", pl.DataFrame({"k": range(20_000), "x": [k % 15_000 for k in range(20_000)]}))
+    text = "SELECT COUNT(DISTINCT x) AS n, SUM(DISTINCT x) AS s, COUNT(x) AS a FROM many"
+    assert rows(db, text) == [(15_000, sum(range(15_000)), 20_000)]
+    text = "SELECT k % 2 AS g, COUNT(DISTINCT x) AS n, MEDIAN(DISTINCT x) AS m FROM many GROUP BY 1"
+    assert sorted(rows(db, text)) == [(0, 7_500, 7_499.0), (1, 7_500, 7_500.0)]
 
 
 def test_one_point_for_all(shop: Database, catch_up: CatchUp) -> None:

@@ -51,16 +51,20 @@ def test_damage_is_seen(width):
     whole = [] if width is None else [3, 7, 10]
     for end in range(len(page)):
         if end not in whole:
-            with pytest.raises(Corrupt):
-                unpack([page, page[:end]], width)
-    with pytest.raises(Corrupt):
-        unpack([page + b"x"], width)
+            for pages in ([page, page[:end]], [page[:end]]):
+                with pytest.raises(Corrupt):
+                    unpack(pages, width)
+    for pages in ([page + b"x"], [page, page + b"x"]):
+        with pytest.raises(Corrupt):
+            unpack(pages, width)
 
 
 def test_a_page_whose_rows_differ_nowhere_is_damaged():
     (page,) = pack(Packed.from_list([b"abc", b"abd"]), np.array([0]), 3)
-    with pytest.raises(Corrupt):
-        unpack([page[:3] + b"\0" + page[4:]], 3)
+    broken = page[:3] + b"\0" + page[4:]
+    for pages in ([broken], [page, broken]):
+        with pytest.raises(Corrupt):
+            unpack(pages, 3)
 
 
 @settings(max_examples=200, deadline=None)

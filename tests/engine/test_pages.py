@@ -41,7 +41,7 @@ VALUES: dict[str, list[Any]] = {
     "DOUBLE": [-0.0, 0.0, 1.5, -2.5, float("nan"), float("inf")],
     "STRING": WORDS,
 }
-GROUPS = [b"\1", b"\2a", b"\2b", b"g" * 300]
+GROUPS = [b"\1", b"\2a", b"\2b", *(b"g" * 299 + bytes([end]) for end in range(5))]
 
 Value = tuple[Any, ...]
 Held = dict[bytes, Counter[bytes]]  # group -> key of a value -> how many rows hold it

@@ -214,7 +214,7 @@ class Play:
         self.patch.setattr(parcels, "_SEND_AT", random.choice([1, 3, 400_000]))
         self.patch.setattr(level, "_FEW", random.choice([1, 3, 10_000]))
         self.patch.setattr(changes, "_FEW", random.choice([1, 3, 10_000]))
-        self.patch.setattr(changes, "_MANY", random.choice([1, 5, 200_000]))
+        self.patch.setattr(changes, "_MUCH", random.choice([1, 300, 1 << 20]))
         self.patch.setattr(frames, "_FEW", random.choice([0, 1_000]))
         for way, limit in ((join, "_FEW"), (arrange, "_FEW"), (values, "_FEW"), (tables, "_MANY")):
             self.patch.setattr(way, limit, random.choice([-1, 1_000]))

@@ -166,7 +166,9 @@ def test_counted_values_add_up_whether_or_not_most_differ(rows: list[tuple[int, 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ordered, "_LARGE", large)
             patch.setattr(ordered, "_SAMPLED", 1)
-            gain = counted(changes, ["g"], order, ["n"])
+            gain = counted(changes, ["g"], order, ["n"], apart=True)
+            added = counted(changes, ["g"], order, ["n"])
+        assert sorted(added.select("g", VALUE, TIMES).rows()) == expected
         if large or len(expected) <= ordered._DIFFERENT * len(rows):
             assert sorted(gain.select("g", VALUE, TIMES).rows()) == expected
         else:

@@ -23,7 +23,7 @@ from viewkeep.plan.program import Operator
 from viewkeep.stores.contract import LogBatch, Store
 
 _FEW = 10_000  # rows below which changes of a table wait for more
-_MANY = 200_000  # rows of all tables that wait
+_MUCH = 16 << 20  # bytes of all tables that wait
 
 
 @dataclass
@@ -35,8 +35,18 @@ class Tail:
     with_keys: bool
     _held: list[pl.DataFrame] = field(default_factory=list)
 
-    def take(self, batch: LogBatch) -> int:
-        """Hold the deltas of some operations; gives how many rows are held."""
+    @property
+    def rows(self) -> int:
+        """How many rows are held."""
+        return sum(part.height for part in self._held)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are held."""
+        return sum(int(part.estimated_size()) for part in self._held)
+
+    def take(self, batch: LogBatch) -> None:
+        """Hold the deltas of some operations."""
         if batch.before is None:
             raise StoreError("this store's log has no before-images, which views need so far")
         codec = RowCodec(self.source.schema.columns)
@@ -46,7 +56,6 @@ class Tail:
             if there.any():
                 keys = batch.keys.take(there) if self.with_keys else None
                 self._held.append(_frame(codec, rows.take(there), names, weight, keys))
-        return sum(part.height for part in self._held)
 
     def give(self) -> pl.DataFrame:
         """All that is held, as one delta; it is held no longer."""
@@ -65,17 +74,24 @@ def base_changes(
     if stretch.start == stretch.stop or not tails:
         return
     by_table = {tail.source.number: tail for tail in tails}
-    waiting: dict[int, int] = {}  # table -> rows
+    size = 0  # of all that wait
     for batch in store.read_log(*stretch, frozenset(by_table)):
-        waiting[batch.table] = by_table[batch.table].take(batch)
-        ready = [batch.table] if waiting[batch.table] >= _FEW else []
-        if sum(waiting.values()) > _MANY:
-            ready = list(waiting)
-        for table in ready:
-            del waiting[table]
-            yield by_table[table], by_table[table].give()
-    for table in waiting:
-        yield by_table[table], by_table[table].give()
+        tail = by_table[batch.table]
+        size -= tail.size
+        tail.take(batch)
+        if tail.rows >= _FEW:
+            yield tail, tail.give()
+        size += tail.size
+        if size > _MUCH:
+            yield from _all_of(tails)
+            size = 0
+    yield from _all_of(tails)
+
+
+def _all_of(tails: Sequence[Tail]) -> Iterator[tuple[Tail, pl.DataFrame]]:
+    for tail in tails:
+        if tail.rows:
+            yield tail, tail.give()
 
 
 def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataFrame:

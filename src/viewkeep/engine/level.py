@@ -83,6 +83,7 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
             for _, feed in loading:
                 progress.note(feed.id, node, chunk)
             yield from send(base_rows(source, chunk, needed), loading)
+            chunk.release()
         with_keys = bool(loads[source.number]) or any(feed.local for _, feed in consumers)
         tails.append(Tail(source, needed, with_keys))
     for tail, delta in base_changes(store, stretch, tails):

@@ -105,6 +105,10 @@ class Chunk:
         """The first key that is not loaded yet."""
         return bytes.fromhex(bound) + b"\0" if bound else b""
 
+    def release(self) -> None:
+        """Let go of the rows, once they are sent; what passes is still known."""
+        self.keys, self.rows = [], []
+
     def passed(self, delta: pl.DataFrame) -> pl.DataFrame:
         """The changes of keys that are loaded, this chunk's among them."""
         if self.progress is None:

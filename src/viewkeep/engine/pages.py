@@ -83,7 +83,8 @@ def advance_pages(
         gain = chosen(gain, gain[GAIN].to_numpy() != 0)
     keys = value_keys(order, prefixes, gain[GROUP].to_numpy(), gain)
     uncut = longest(keys) <= KEPT
-    if not uncut and not rising(keys):
+    # The prefixes of long groups are cut, and then in another order than the groups.
+    if not (uncut and rising(prefixes)) and not rising(keys):
         keys = listed(keys)
         by_key = np.array(sorted(range(len(keys)), key=keys.__getitem__))
         gain, keys = gain[by_key], _each(keys, by_key)

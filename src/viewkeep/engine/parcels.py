@@ -40,12 +40,16 @@ Item: TypeAlias = tuple[str, str, Body]  # target operator, name of the frame, t
 
 
 def pack(operator: Operator, delta: pl.DataFrame, shards: int) -> Frames:
-    """A delta of the operator's input as its frames, combined, with each row's shard."""
+    """A delta of the operator's input as its frames, with each row's shard.
+
+    They are combined, but for values that are mostly different.
+    """
     node = operator.node
     if isinstance(node, Arrange):
         return {ROWS: _rows_frame(operator, delta, shards)}
     assert isinstance(node, Aggregate)
-    gain = gains(delta, [(key.name, key.expr) for key in node.keys], operator.accumulators)
+    keys = [(key.name, key.expr) for key in node.keys]
+    gain = gains(delta, keys, operator.accumulators, apart=True)
     frames = {GROUPS: _keyed(operator, gain.groups, shards)}
     names = [key.name for key in node.keys]
     for i, values in enumerate(gain.values):

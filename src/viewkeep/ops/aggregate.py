@@ -101,8 +101,16 @@ class Gains:
     values: tuple[pl.DataFrame, ...]
 
 
-def gains(delta: pl.DataFrame, keys: Sequence[tuple[str, Expr]], kept: Accumulators) -> Gains:
-    """The gains of a delta, one row per group (and value): the map-side combine."""
+def gains(
+    delta: pl.DataFrame,
+    keys: Sequence[tuple[str, Expr]],
+    kept: Accumulators,
+    apart: bool = False,
+) -> Gains:
+    """The gains of a delta, one row per group (and value): the map-side combine.
+
+    With `apart`, one value may have several rows, for the receiver to add up.
+    """
     places = {argument: f"#argument{i}" for i, argument in enumerate(kept.arguments)}
     wanted = [*keys, *((name, argument) for argument, name in places.items())]
     rows = project(delta, wanted, keep=(WEIGHT,))
@@ -110,7 +118,7 @@ def gains(delta: pl.DataFrame, keys: Sequence[tuple[str, Expr]], kept: Accumulat
     totals = [(total, tuple(places[arg] for arg in total.arguments)) for total in kept.plain]
     groups = add_up(rows, names, kept.rows, totals)
     values = tuple(
-        counted(rows, names, order, [places[expr] for expr in order.exprs])
+        counted(rows, names, order, [places[expr] for expr in order.exprs], apart)
         for order in kept.ordered
     )
     return Gains(groups, values)

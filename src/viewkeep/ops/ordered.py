@@ -75,12 +75,17 @@ class Ordered:
 
 
 def counted(
-    rows: pl.DataFrame, by: Sequence[str], order: Ordered, places: Sequence[str]
+    rows: pl.DataFrame,
+    by: Sequence[str],
+    order: Ordered,
+    places: Sequence[str],
+    apart: bool = False,
 ) -> pl.DataFrame:
-    """The gains of values in the groups of `by`; the values are in the columns `places`.
+    """The gain of each value in each group of `by`; the values are in the columns `places`.
 
     Values that came and went are left out: of a row that is updated over and over, two are left.
-    Where most are different nothing is added up: that costs as much as to receive them.
+    If they may come `apart`, and most are different, nothing is added up: that costs as much as to
+    receive them.
     """
     for place, needed in zip(places, order.needed, strict=True):
         if needed and rows[place].null_count():
@@ -88,7 +93,8 @@ def counted(
     columns = [*(rows[name] for name in by), rows[WEIGHT].alias(TIMES)]
     columns += [rows[place].alias(name) for place, name in zip(places, order.names, strict=True)]
     gain = pl.DataFrame(columns)
-    return gain if gain.height > _LARGE and mostly_differ([gain]) else added_up(gain)
+    apart = apart and gain.height > _LARGE and mostly_differ([gain])
+    return gain if apart else added_up(gain)
 
 
 def added_up(gain: pl.DataFrame) -> pl.DataFrame:
