@@ -54,7 +54,7 @@ def test_rows_of_a_view_whose_key_is_hidden(shop: Database) -> None:
 
 
 def test_distinct_values_of_many_rows(db: Database) -> None:
-    """What a query adds up must be added up, even where a view would leave that to a later level."""
+    """A query adds up what a view may leave to a later level."""
     db.sql("CREATE TABLE many (k BIGINT PRIMARY KEY, x BIGINT)")
     db.put("many", pl.DataFrame({"k": range(20_000), "x": [k % 15_000 for k in range(20_000)]}))
     text = "SELECT COUNT(DISTINCT x) AS n, SUM(DISTINCT x) AS s, COUNT(x) AS a FROM many"
