@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewkeep.codec.packed import Packed
-from viewkeep.codec.pages import pack, sizes, unpack
+from viewkeep.codec.pages import pack, rows_of, sizes, unpack
 from viewkeep.errors import Corrupt
 from viewkeep.expr import Ref
 from viewkeep.ops.ordered import GROUP, Ordered, in_order
@@ -33,6 +33,7 @@ def test_round_trip(width, counts, data):
         assert sizes(Packed.from_list(rows), firsts, width).tolist() == list(map(len, pages))
     for page, first, count in zip(pages, firsts.tolist(), counts, strict=True):
         assert unpack([page], width)[0].to_list() == rows[first : first + count]
+        assert rows_of(page, width) == rows[first : first + count]
 
 
 def test_rows_that_agree_in_most_bytes_are_small():
@@ -43,6 +44,13 @@ def test_rows_that_agree_in_most_bytes_are_small():
     assert unpack(pages, 13)[0].to_list() == rows
 
 
+def assert_damaged(page, broken, width):
+    with pytest.raises(Corrupt):
+        unpack([page, broken], width)
+    with pytest.raises(Corrupt):
+        rows_of(broken, width)
+
+
 @pytest.mark.parametrize("width", [None, 3])
 def test_damage_is_seen(width):
     rows = [b"abc", b"def", b"ghi"]
@@ -51,20 +59,13 @@ def test_damage_is_seen(width):
     whole = [] if width is None else [3, 7, 10]
     for end in range(len(page)):
         if end not in whole:
-            for pages in ([page, page[:end]], [page[:end]]):
-                with pytest.raises(Corrupt):
-                    unpack(pages, width)
-    for pages in ([page + b"x"], [page, page + b"x"]):
-        with pytest.raises(Corrupt):
-            unpack(pages, width)
+            assert_damaged(page, page[:end], width)
+    assert_damaged(page, page + b"x", width)
 
 
 def test_a_page_whose_rows_differ_nowhere_is_damaged():
     (page,) = pack(Packed.from_list([b"abc", b"abd"]), np.array([0]), 3)
-    broken = page[:3] + b"\0" + page[4:]
-    for pages in ([broken], [page, broken]):
-        with pytest.raises(Corrupt):
-            unpack(pages, 3)
+    assert_damaged(page, page[:3] + b"\0" + page[4:], 3)
 
 
 @settings(max_examples=200, deadline=None)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
 from viewkeep.codec.packed import Packed, listed, take
-from viewkeep.codec.pages import unpack
+from viewkeep.codec.pages import rows_of, unpack
 from viewkeep.delta import KEY, WEIGHT, chosen
 from viewkeep.engine.pages import GAIN, PAGE, advance_pages, is_edge, value_keys
 from viewkeep.engine.state import ShardState
@@ -104,8 +104,7 @@ class Changes:
             return bounded(prefix + encode(codec.decode_one(row)[:-1]))
 
         for page in self._pages(prefix, start, stop, reverse):
-            packed, _ = unpack([page], codec.width)
-            rows = [row for row in packed.to_list() if row is not None]
+            rows = rows_of(page, codec.width)
             low = bisect_left(rows, start, key=keyed) if start else 0
             high = len(rows) if stop is None else bisect_left(rows, stop, key=keyed)
             within = range(low, high)
