@@ -236,7 +236,7 @@ def _summed(rows: pl.DataFrame, same: Sequence[str], sums: Sequence[str]) -> pl.
     if len(starts) == rows.height:
         return rows
     added = [pl.Series(name, np.add.reduceat(rows[name].to_numpy(), starts)) for name in sums]
-    return rows.select(same)[starts].hstack(added)
+    return rows[list(same)][starts].hstack(added)
 
 
 def _runs(items: Sequence[bytes], places: NDArray[np.int64]) -> list[tuple[bytes, int]]:

@@ -100,7 +100,7 @@ def counted(
 def added_up(gain: pl.DataFrame) -> pl.DataFrame:
     """Gains of equal values as one; those that are 0 are left out."""
     same = [name for name in gain.columns if name != TIMES]
-    summed = gain.group_by(same).agg(pl.col(TIMES).sum()).select(gain.columns)
+    summed = gain.group_by(same).agg(pl.col(TIMES).sum())[gain.columns]
     some = summed[TIMES] != 0
     return summed if some.all() else summed.filter(some)
 
