@@ -31,6 +31,8 @@ RATES = {
     "state_get": 0.03,
     "state_apply": 0.08,
     "state_scan": 0.05,
+    "state_find": 0.03,
+    "state_floor": 0.05,
     "scan": 0.05,
     "meta_cas": 0.05,
     "truncate_log": 0.1,

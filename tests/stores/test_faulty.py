@@ -1,10 +1,13 @@
 """The fault-injecting store passes the shared suite, and its faults come where planned."""
 
+import inspect
+from unittest.mock import Mock
+
 import pytest
 
 from viewkeep.stores import create_store
-from viewkeep.stores.contract import StateWrite
-from viewkeep.stores.faulty import FaultPlan, FaultyStore, InjectedCrash
+from viewkeep.stores.contract import StateWrite, Store
+from viewkeep.stores.faulty import METHODS, FaultPlan, FaultyStore, InjectedCrash
 
 from .conformance import (  # noqa: F401
     TABLE,
@@ -88,3 +91,28 @@ def test_state_can_be_delivered_twice(tmp_path):
     assert inner.state_get(0, TABLE, [key(1)], 1) == [b"x"]
     assert plan.happened == [("state_apply", 1, "twice")]
     inner.close()
+
+
+def public_methods() -> list[str]:
+    return [
+        name
+        for name, _ in inspect.getmembers(Store, inspect.isfunction)
+        if not name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("name", public_methods())
+def test_every_method_of_the_contract_is_the_inner_stores(name):
+    """A default of the contract that is not forwarded would hide the inner store's own method."""
+    inner, faulty_plan = Mock(spec=Store, url="u", nodes=1, shards=1), FaultPlan()
+    inner.capabilities = None
+    faulty = FaultyStore(inner, faulty_plan)
+    parameters = list(inspect.signature(getattr(Store, name)).parameters.values())[1:]
+    positional = [object() for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    named = {p.name: object() for p in parameters if p.kind is p.KEYWORD_ONLY}
+    result = getattr(faulty, name)(*positional, **named)
+    called = getattr(inner, name)
+    called.assert_called_once_with(*positional, **named)
+    assert result is (called.return_value if name not in ("state_apply", "close") else None)
+    assert faulty_plan.calls == {name: 1}
+    assert name in METHODS

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from viewkeep.codec.patterns import KeyPattern
-from viewkeep.stores.contract import Chunk, Cut, LogBatch, Sizes, StateWrite, Store, TableWrite
+from viewkeep.stores.contract import (
+    Changed,
+    Chunk,
+    Cut,
+    Floor,
+    Found,
+    LogBatch,
+    Sizes,
+    StateWrite,
+    Store,
+    TableWrite,
+)
 
 Fault = Literal["before", "after", "twice"]
 
@@ -28,12 +39,17 @@ METHODS = (
     "drop_table",
     "state_get",
     "state_scan",
+    "state_find",
+    "state_floor",
+    "state_changes",
     "state_apply",
     "state_sweep",
     "state_drop",
     "meta_get",
     "meta_cas",
     "meta_scan",
+    "sizes",
+    "close",
 )
 # Calls the contract lets anyone repeat; duplicating others would change their meaning.
 REPEATABLE = ("state_apply", "state_sweep", "state_get", "state_scan", "read_log")
@@ -169,6 +185,43 @@ class FaultyStore(Store):
         options = {"start": start, "stop": stop, "limit": limit, "at": at, "reverse": reverse}
         return self._call("state_scan", shard, table, only=only, **options)  # type: ignore[no-any-return]
 
+    def state_find(
+        self,
+        shard: int,
+        table: int,
+        prefixes: Sequence[bytes],
+        at: int | None,
+        *,
+        limits: Sequence[int] | None = None,
+        size: int = 20_000,
+    ) -> Iterator[Found]:
+        options = {"limits": limits, "size": size}
+        return self._call("state_find", shard, table, prefixes, at, **options)  # type: ignore[no-any-return]
+
+    def state_floor(
+        self,
+        shard: int,
+        table: int,
+        keys: Sequence[bytes],
+        lows: Sequence[tuple[bytes, int]],
+        at: int | None,
+    ) -> Floor:
+        return self._call("state_floor", shard, table, keys, lows, at)  # type: ignore[no-any-return]
+
+    def state_changes(
+        self,
+        shard: int,
+        table: int,
+        after: int,
+        upto: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+    ) -> Changed:
+        options = {"start": start, "stop": stop, "limit": limit}
+        return self._call("state_changes", shard, table, after, upto, **options)  # type: ignore[no-any-return]
+
     def state_apply(
         self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]
     ) -> None:
@@ -190,7 +243,7 @@ class FaultyStore(Store):
         return self._call("meta_scan", prefix)  # type: ignore[no-any-return]
 
     def sizes(self) -> Sizes:
-        return self.inner.sizes()
+        return self._call("sizes")  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        self.inner.close()
+        self._call("close")
