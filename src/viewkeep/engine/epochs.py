@@ -90,6 +90,7 @@ class Pin:
     plan: int
     loading: Loading
     expires: float
+    ttl: float = 3600.0  # seconds from its last renewal to its end
 
 
 class Epochs:
@@ -233,6 +234,7 @@ class Epochs:
                 published.plan,
                 published.loading,
                 time.time() + ttl,
+                ttl,
             )
             self.store.meta_cas(f"pin/{pin.id}", None, _pin_bytes(pin))
             if self.read().published.epoch == pin.epoch:
@@ -241,10 +243,11 @@ class Epochs:
 
     def renew_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin:
         """Extend a pin; raises EpochGone if it had expired."""
-        longer = replace(pin, expires=time.time() + ttl)
-        if not self.store.meta_cas(f"pin/{pin.id}", _pin_bytes(pin), _pin_bytes(longer)):
-            raise EpochGone(f"the pin of epoch {pin.epoch} has expired")
-        return longer
+        longer = replace(pin, expires=time.time() + ttl, ttl=ttl)
+        while (current := self.store.meta_get(f"pin/{pin.id}")) is not None:
+            if self.store.meta_cas(f"pin/{pin.id}", current, _pin_bytes(longer)):
+                return longer
+        raise EpochGone(f"the pin of epoch {pin.epoch} has expired")
 
     def unpin(self, pin: Pin) -> None:
         """Let go of a pinned epoch. Unpinning twice is harmless."""
@@ -253,10 +256,16 @@ class Epochs:
                 return  # else it was renewed in between
 
     def pins(self) -> list[Pin]:
-        """The pins in force; expired ones are dropped."""
+        """The pins in force; expired ones are dropped.
+
+        One that would last longer than its ttl was written by a clock that is ahead of ours: from
+        now on it has its ttl by our clock, unless it is renewed.
+        """
         kept = []
         for key, body in self.store.meta_scan("pin/"):
-            pin = _pin_from(body)
+            pin, latest = _pin_from(body), time.time()
+            if pin.expires > latest + pin.ttl:
+                self.store.meta_cas(key, body, _pin_bytes(replace(pin, expires=latest + pin.ttl)))
             # An expired pin ends by this very write, or it was renewed first and is in force.
             ended = pin.expires < time.time() and self.store.meta_cas(key, body, None)
             if not ended and self.store.meta_get(key) is not None:

@@ -1,7 +1,9 @@
 """The driver lease: at most one live driver per database, and a term that only grows.
 
 Law: every successful `acquire` returns a larger term than any before. A lease whose owner is a dead
-process of this host is free at once; on another host it is free when it expires.
+process of this host is free at once; on another host it is free when it expires. A lease that would
+last longer than its ttl was written by a clock that is ahead of ours: who wants it gives it its ttl
+by our clock, which a driver that lives renews.
 """
 
 from __future__ import annotations
@@ -36,6 +38,11 @@ def acquire(store: Store, ttl: float) -> Lease:
         raw = store.meta_get(_RECORD)
         held = None if raw is None else Lease(**json.loads(raw))
         if held is not None and _alive(held):
+            longest = time.time() + held.ttl
+            if held.expires > longest:
+                held = replace(held, expires=longest)
+                if not store.meta_cas(_RECORD, raw, _bytes(held)):
+                    continue  # renewed or released meanwhile
             rest = max(0.0, held.expires - time.time())
             raise PipelineError(
                 f"another pipeline runs on this database (process {held.pid} on {held.host}); "
@@ -77,10 +84,14 @@ def _alive(lease: Lease) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process of this host started, in clock ticks since boot; empty if it is gone."""
+    """When a process of this host started, in clock ticks since boot; empty if it has ended.
+
+    A zombie has ended, though its parent has not asked how.
+    """
     try:
         with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[19]
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return "" if fields[0] in "ZX" else fields[19]
     except OSError:
         return ""
 
