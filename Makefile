@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup demo test test-explore test-faults test-long test-cluster test-all check format bench bench-peers bench-check \
+.PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-all check format bench bench-peers bench-check \
 	clean
 
 help: ## this list
@@ -27,6 +27,12 @@ test: $(STAMP) ## the default tests, minutes
 
 test-faults: $(STAMP) ## kill -9 of driver, workers and writers, many rounds
 	$(PYTEST) -m faults $(ARGS)
+
+CAMPAIGN = $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP_GOING),--keep-going) $(if $(HISTORY),--history)
+
+test-campaign: $(STAMP) ## random histories with faults at every place; SECONDS=600 SEED=1 ROUNDS=100 (docs/campaign.md)
+	$(PY) -m tests.campaign $(CAMPAIGN)
 
 test-long: $(STAMP) ## more histories, larger data
 	$(PYTEST) -m long $(ARGS)

@@ -1,0 +1,211 @@
+"""A machine in one process: a clock, a disk, and processes that die between any two commits.
+
+Law: with the same seed the same steps and the same faults happen. A process that dies keeps
+nothing in memory; a machine that loses power keeps what was synced and any part of the rest.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lmdb
+
+import viewkeep
+from viewkeep.engine import lease, stretches
+from viewkeep.stores import create_store, open_store
+from viewkeep.stores.faulty import FaultPlan, FaultyStore
+from viewkeep.stores.lmdb import environment
+from viewkeep.stores.lmdb.environment import Environment
+
+from .disk import Disk
+
+START = 1_700_000_000.0
+PLACES = ("before a call", "after a call", "before a commit", "after a commit")
+
+
+class Death(BaseException):
+    """A process was killed here. No code may take it for an error that it can handle."""
+
+
+class PowerLoss(BaseException):
+    """The machine died here, and every process with it."""
+
+
+class Process:
+    """A process of the machine: its number, its store, its database object."""
+
+    def __init__(self, world: World, name: str):
+        self.world, self.name = world, name
+        self.pid = world.new_pid()
+        self.effect: Any = None  # of the write that the process is about to make
+        self.store = CutStore(open_store(world.url), self)
+        self.db = viewkeep.Database(self.store, world.url)
+
+    def end(self) -> None:
+        self.world.live.discard(self.pid)
+        self.store.inner.close()
+
+
+class CutStore(FaultyStore):
+    """A store whose calls are places where its process may die or another one runs a step."""
+
+    def __init__(self, inner: Any, process: Process):
+        super().__init__(inner, FaultPlan())
+        self.process = process
+
+    def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        world = self.process.world
+        world.at("before a call", self.process)
+        if method == "write":
+            result = world.write(self, *args)
+        else:
+            result = getattr(self.inner, method)(*args, **options)
+        world.at("after a call", self.process)
+        return result
+
+
+class _Transaction:
+    """A write transaction whose commit is a place to die at."""
+
+    def __init__(self, txn: Any, world: World):
+        self.txn, self.world = txn, world
+        self.get, self.put, self.delete = txn.get, txn.put, txn.delete
+        self.cursor, self.abort = txn.cursor, txn.abort
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.txn, name)
+
+    def __enter__(self) -> _Transaction:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.txn.abort()
+
+    def commit(self) -> None:
+        try:
+            self.world.at("before a commit", None)
+        except BaseException:
+            self.txn.abort()  # the system does so for a process that died
+            raise
+        try:
+            self.txn.commit()
+        except lmdb.Error:
+            if self.world.disk.is_dead:
+                raise PowerLoss from None
+            raise
+        self.world.at("after a commit", None)
+
+
+class World:
+    """One round's machine, in a folder of its own."""
+
+    def __init__(self, seed: int, folder: Path, disk: Disk, nodes: int, shards: int, mode: str):
+        self.rng, self.disk, self.mode = random.Random(seed), disk, mode
+        self.url = str(folder / "db")
+        self.nodes, self.shards = nodes, shards
+        self.happened: Counter[str] = Counter()
+        self.history: list[str] = []
+        self.live: set[int] = set()
+        self.pids = 1000
+        self.now = START
+        self.ahead = 0.0  # the farthest that the clock has jumped forward
+        self.current: Process | None = None
+        self.fault: tuple[str, str, int] | None = None  # what, where, after how many places
+        self.interrupt: Callable[[Process | None], None] | None = None
+        self.on_write: Any = None
+        create_store(self.url, nodes=nodes, shards=shards, durability=mode).close()
+
+    def new_pid(self) -> int:
+        self.pids += 1
+        self.live.add(self.pids)
+        return self.pids
+
+    def note(self, text: str) -> None:
+        self.history.append(text)
+
+    def at(self, place: str, process: Process | None) -> None:
+        """A place where the planned fault may happen."""
+        if self.fault is None or self.fault[1] != place:
+            return
+        what, where, left = self.fault
+        if left > 1:
+            self.fault = (what, where, left - 1)
+            return
+        self.fault = None
+        self.happened[f"{what} {where}"] += 1
+        self.note(f"    {what} {where}")
+        if what == "another step" and self.interrupt is not None:
+            self.interrupt(process)
+        elif what == "death":
+            raise Death
+        elif what == "power loss":
+            self.disk.freeze()
+            raise PowerLoss
+
+    def write(self, store: CutStore, writes: Any) -> Any:
+        return self.on_write(store, writes)
+
+    def power_up(self) -> None:
+        """All handles are gone; the disk holds what was synced and some of the rest."""
+        for key, shared in list(environment._shared.items()):
+            if str(shared.path).startswith(self.url):
+                del environment._shared[key]
+                shared.env.close()
+        self.live.clear()
+        if self.mode == "full":
+            keep = self.rng.choice((0, 50, 90, 100))
+            lost = self.disk.lose(self.rng.getrandbits(40), keep)
+            self.happened["sectors lost"] += lost
+            self.note(f"    power is back; {lost} unsynced sectors are lost")
+        for file in Path(self.url).glob("*/lock.mdb"):
+            file.unlink()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The clock, the numbers of processes and the transactions are the world's."""
+        begin, within = Environment.begin, Environment.within
+
+        def cut_begin(shared: Environment, *, write: bool = False, buffers: bool = False) -> Any:
+            txn = begin(shared, write=write, buffers=buffers)
+            return _Transaction(txn, self) if write else txn
+
+        def cut_within(shared: Environment, txn: Any) -> Any:
+            return within(shared, getattr(txn, "txn", txn))
+
+        def clock() -> float:
+            self.now += 1e-6
+            return self.now
+
+        patches: list[tuple[Any, str, Any]] = [
+            (Environment, "begin", cut_begin),
+            (Environment, "within", cut_within),
+            (time, "time", clock),
+            (time, "time_ns", lambda: int(clock() * 1e9)),
+            (lease, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
+            (lease, "_started", lambda pid: "alive" if pid in self.live else ""),
+            (stretches, "_LEAST", 2),
+        ]
+        saved = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        try:
+            yield
+        finally:
+            for owner, name, value in saved:
+                setattr(owner, name, value)
+
+    def remove(self) -> None:
+        with suppress(Exception):
+            self.power_up()
+        shutil.rmtree(self.url, ignore_errors=True)
