@@ -20,7 +20,9 @@ ViewkeepError
 └── StoreError             the store cannot do it
     ├── FormatVersion          written by another version of viewkeep
     ├── Corrupt                the files are damaged
-    └── StoreFull              no room on the disk or in the map
+    ├── StoreFull              no room on the disk or in the map
+    ├── Locked                 another process kept the write lock too long; nothing was written
+    └── OutcomeUnknown         nobody can say yet whether a write was done
 """
 
 from __future__ import annotations
@@ -120,3 +122,11 @@ class Corrupt(StoreError):
 
 class StoreFull(StoreError):
     """No room is left on the disk or in the memory map."""
+
+
+class Locked(StoreError):
+    """Another process, which the message names, kept the write lock; nothing was written."""
+
+
+class OutcomeUnknown(StoreError):
+    """Nobody can say yet whether a write was done; read before you write again."""

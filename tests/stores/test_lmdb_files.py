@@ -53,6 +53,7 @@ def test_settings_are_kept(path):
         "shards": 6,
         "durability": "relaxed",
         "map_size": 1 << 40,
+        "lock_seconds": 30.0,
     }
     opened = open_store(str(path))
     assert (opened.nodes, opened.shards) == (3, 6)

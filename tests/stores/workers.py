@@ -1,6 +1,7 @@
 """What the other processes do; run as a script: `workers.py NAME PATH ARGUMENTS...`."""
 
 import resource
+import signal
 import sys
 from itertools import count
 
@@ -44,6 +45,14 @@ def increments(path, times):
             old = store.meta_get("counter")
             if store.meta_cas("counter", old, b"%d" % (int(old or b"0") + 1)):
                 break
+
+
+def hold(path):
+    """Take the turn to write to the first node, and keep it."""
+    store = open_store(path)
+    with store._database.nodes[0].writing():
+        print("holds", flush=True)
+        signal.pause()
 
 
 def fill(path, limit):

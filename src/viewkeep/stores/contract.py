@@ -225,8 +225,8 @@ class Store(ABC):
         The call is refused whole (Conflict, DuplicateKey, InvalidRow, StoreFull) or done whole;
         base row and log record of a row are one transaction. All operations of one call share one
         moment, so no cut splits them. When the call returns, the operations survive what the
-        database's durability says. A writer that dies inside the call leaves each row either
-        written and logged or neither.
+        database's durability says. A writer that dies inside the call leaves it
+        to be done whole or not at all: every cut, and every write that follows, sees it so.
         """
 
     @abstractmethod

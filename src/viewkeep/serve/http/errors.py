@@ -64,6 +64,8 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidToken: 400,
     errors.Timeout: 504,
     errors.StoreFull: 507,
+    errors.Locked: 503,
+    errors.OutcomeUnknown: 504,
     InvalidRequest: 400,
     Unauthorized: 401,
     Forbidden: 403,

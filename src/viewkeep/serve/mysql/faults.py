@@ -36,6 +36,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (Stopping, 1053, "08S01"),
     (Overloaded, 1041, "HY000"),
     (vk.StoreFull, 1021, "HY000"),
+    (vk.Locked, 1205, "HY000"),
     (vk.Corrupt, 1194, "HY000"),
     (vk.StoreError, 1030, "HY000"),
 )

@@ -1,7 +1,8 @@
 """Cuts over all nodes: the newest one, and the latest one within a budget.
 
 Law: a cut taken here never splits a `write` call. `head` sees to it by holding the write locks of
-all nodes for a moment; `bounded_cut` by choosing a moment, which all operations of a call share.
+all nodes for a moment, once no write is half committed (`redo`); `bounded_cut` by choosing a
+moment, which all operations of a call share.
 """
 
 from __future__ import annotations
@@ -10,18 +11,28 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from viewkeep.stores.contract import Cut
-from viewkeep.stores.lmdb import log
+from viewkeep.stores.lmdb import log, redo
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 
 
 def head(nodes: Sequence[Environment]) -> Cut:
     """The cut after every write that has returned."""
+    while (cut := _whole_head(nodes)) is None:
+        redo.complete(nodes)
+    return cut
+
+
+def _whole_head(nodes: Sequence[Environment]) -> Cut | None:
+    """The end of all logs; None if a writer that died has left a write half committed."""
     with translated, ExitStack() as stack:
         ends = []
         for node in nodes:
+            stack.enter_context(node.lock)
             txn = node.begin(write=True, buffers=True)
             stack.callback(txn.abort)
             ends.append((node, txn))
+        if redo.any_pending(nodes):
+            return None
         positions = [log.end(node, txn) for node, txn in ends]
     return Cut(
         max(position.moment for position in positions),

@@ -3,7 +3,7 @@
 Law: a folder is a database exactly when it holds `viewkeep.json`, which is written last.
 
     shop/
-    ├── viewkeep.json      format version, nodes, shards, durability, map size
+    ├── viewkeep.json      format version, nodes, shards, durability, map size, lock seconds
     ├── meta/              meta records
     ├── node-0/ ...        base rows and log of a node: dbs `rows`, `log`, `info`
     └── shard-0/ ...       versioned state rows of a shard: dbs `rows`, `sweep`, `info`
@@ -21,7 +21,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from viewkeep.errors import Corrupt, FormatVersion, StoreError
-from viewkeep.stores.lmdb.environment import Environment, make, release, share, sync_folder
+from viewkeep.stores.lmdb.environment import (
+    Environment,
+    make,
+    release,
+    share,
+    sync_folder,
+    translate_system,
+)
+from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS
 
 FORMAT = 3
 SETTINGS = "viewkeep.json"
@@ -41,6 +49,7 @@ class Settings:
     shards: int = 2
     durability: str = "full"
     map_size: int = DEFAULT_MAP
+    lock_seconds: float = DEFAULT_SECONDS
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.shards < 1 or self.shards % self.nodes:
@@ -90,7 +99,7 @@ def create_database(path: Path, settings: Settings) -> None:
             make(path / name, dbs, settings.map_size)
         _write_settings(path, settings)
     except OSError as error:
-        raise StoreError(f"cannot make a database at {path}: {error}") from error
+        raise translate_system(error, f"cannot make a database at {path}") from error
 
 
 def open_database(path: Path) -> Database:
@@ -100,7 +109,15 @@ def open_database(path: Path) -> Database:
     try:
         for name, dbs in settings.folders():
             sync = name == "meta" or settings.durability == "full"
-            opened.append(share(path / name, dbs, settings.map_size, sync=sync))
+            opened.append(
+                share(
+                    path / name,
+                    dbs,
+                    settings.map_size,
+                    sync=sync,
+                    lock_seconds=settings.lock_seconds,
+                )
+            )
     except BaseException:
         for environment in opened:
             release(environment)

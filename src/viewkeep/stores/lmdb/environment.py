@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias
 import lmdb
 
 from viewkeep.errors import Corrupt, StoreError, StoreFull
+from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS, WriteLock
 
 # Whether values are bytes or memoryviews depends on `buffers`, which types cannot follow here.
 Transaction: TypeAlias = Any
@@ -31,6 +33,8 @@ _DAMAGED = (
 )
 _MAX_READERS = 2046
 _SMALLEST_MAP = 1 << 28
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PROBE_BYTES = 1 << 20
 # Pages freed in the transaction that made them are never written, so a sound file may lack a few.
 _UNWRITTEN_PAGES = 64
 
@@ -58,13 +62,35 @@ def translate(error: lmdb.Error) -> StoreError:
             "has the database open, drop unused tables or views, or let the pipeline run so that "
             "its log is truncated"
         )
-    if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
-        return StoreFull("the disk is full; free space on it and write again")
+    if any(os.strerror(number) in text for number in _FULL) or (
+        # LMDB says so too when the system took only a part of a page.
+        os.strerror(errno.EIO) in text and any(_is_full(shared.path) for shared in _all_shared())
+    ):
+        return disk_full()
     if isinstance(error, _DAMAGED):
         return Corrupt(f"the files of the database are damaged: {text}")
     if isinstance(error, lmdb.ReadersFullError):
         return StoreError(f"more than {_MAX_READERS} readers have the database open at once")
     return StoreError(text)
+
+
+def translate_system(error: OSError, doing: str) -> StoreError:
+    """The error of our tree for a failure of the file system."""
+    return disk_full() if error.errno in _FULL else StoreError(f"{doing}: {error}")
+
+
+def disk_full() -> StoreFull:
+    return StoreFull("the disk is full; free space on it and write again")
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether the system refuses this folder a little more space, for whatever limit."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            os.posix_fallocate(probe.fileno(), 0, _PROBE_BYTES)
+    except OSError as error:
+        return error.errno in _FULL
+    return False
 
 
 @dataclass
@@ -74,10 +100,11 @@ class Environment:
     path: Path
     env: Any
     dbs: dict[str, Any]
+    lock: WriteLock
     uses: int = field(default=0)
 
     def begin(self, *, write: bool = False, buffers: bool = False) -> Transaction:
-        """A transaction; reads are a snapshot, and writes wait for the one writer's turn.
+        """A transaction; reads are a snapshot, and writes need `lock` until they have ended.
 
         With `buffers`, values are views of the map, valid until the transaction ends.
         """
@@ -95,7 +122,7 @@ class Environment:
     @contextlib.contextmanager
     def writing(self, *, buffers: bool = False) -> Iterator[Transaction]:
         """A write transaction that commits at the end, or aborts if an error passes."""
-        with translated, self.begin(write=True, buffers=buffers) as txn:
+        with translated, self.lock, self.begin(write=True, buffers=buffers) as txn:
             yield txn
 
     @contextlib.contextmanager
@@ -128,6 +155,10 @@ class _Forked:
 
 _lock = threading.Lock()
 _shared: dict[tuple[int, int], Environment] = {}
+
+
+def _all_shared() -> list[Environment]:
+    return list(_shared.values())
 
 
 def _after_fork() -> None:
@@ -165,7 +196,14 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def share(path: Path, names: tuple[str, ...], map_size: int, *, sync: bool) -> Environment:
+def share(
+    path: Path,
+    names: tuple[str, ...],
+    map_size: int,
+    *,
+    sync: bool,
+    lock_seconds: float = DEFAULT_SECONDS,
+) -> Environment:
     """This process's handle on an environment; each call needs one `release`.
 
     LMDB must not be opened twice by one process, nor used across a fork; files are told apart by
@@ -184,16 +222,20 @@ def share(path: Path, names: tuple[str, ...], map_size: int, *, sync: bool) -> E
             shared = None
         if shared is None:
             env = _open(path, len(names), map_size, sync=sync, create=False)
+            lock = WriteLock(path, lock_seconds)
             try:
                 _check_length(path, env)
-                dbs = {name: env.open_db(name.encode(), create=False) for name in names}
+                with lock:  # py-lmdb opens them in a write transaction
+                    dbs = {name: env.open_db(name.encode(), create=False) for name in names}
             except lmdb.NotFoundError as error:
                 env.close()
+                lock.close()
                 raise Corrupt(f"{path} lacks a part of the database") from error
             except BaseException:
                 env.close()
+                lock.close()
                 raise
-            shared = _shared[identity] = Environment(path, env, dbs)
+            shared = _shared[identity] = Environment(path, env, dbs, lock)
             shared.forget_dead_readers()
         shared.uses += 1
         return shared
@@ -211,6 +253,7 @@ def release(shared: Environment) -> None:
         with translated:
             shared.env.sync(True)
         shared.env.close()
+        shared.lock.close()
 
 
 def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> lmdb.Environment:

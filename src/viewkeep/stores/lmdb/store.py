@@ -25,7 +25,7 @@ from viewkeep.stores.contract import (
     TableSize,
     TableWrite,
 )
-from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, state
+from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, redo, state
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     Database,
@@ -65,7 +65,9 @@ class LmdbStore(Store):
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> LmdbStore:
         """Open an existing database; after a fork, the child opens its own."""
-        return cls(open_database(Path(path).absolute()))
+        database = open_database(Path(path).absolute())
+        redo.complete(database.nodes)
+        return cls(database)
 
     @property
     def _database(self) -> Database:

@@ -4,25 +4,28 @@ Law: base row and log record of an operation are one transaction; all operations
 one moment; nothing is stored unless every row and every expectation holds on every node.
 
 The nodes' write transactions are taken in ascending order, so two calls never wait for each other
-in a circle, and a reader that holds all of them sees no call half done.
+in a circle, and a reader that holds all of them sees no call half done. A call over several nodes
+leaves a redo record with the lowest one, so that a crash between two commits loses nothing of it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
+import lmdb
 import numpy as np
 
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.codec.many import hash_keys
 from viewkeep.codec.rows import RowCodec
-from viewkeep.errors import Conflict, DuplicateKey, InvalidRow
+from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
-from viewkeep.stores.lmdb import log, segments
-from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
+from viewkeep.stores.lmdb import log, redo, segments
+from viewkeep.stores.lmdb.environment import Environment, Transaction, translate, translated
 
 MAX_ROW = 64 << 20
 
@@ -45,30 +48,61 @@ def write(nodes: Sequence[Environment], writes: Sequence[TableWrite]) -> dict[in
     if len(writes) == 1 and len(writes[0].keys) == 1:
         return _write_one(nodes, writes[0])
     parts = _by_node(writes, len(nodes))
-    transactions: list[Transaction] = []
-    try:
-        with translated:
-            staged: dict[int, _Staged] = {}
-            for index in sorted(parts):
-                transactions.append(nodes[index].begin(write=True))
-                staged[index] = _Staged(transactions[-1])
-            for index, stage in staged.items():
-                _load(nodes[index], stage, parts[index])
-                for part in parts[index]:
-                    _stage(stage, part)
-            ends = {index: log.end(nodes[index], stage.txn) for index, stage in staged.items()}
-            moment = max([time.time_ns(), *(end.moment + 1 for end in ends.values())])
-            result = {
-                index: _store(nodes[index], stage, ends[index], moment)
-                for index, stage in staged.items()
-            }
-            for transaction in transactions:
-                transaction.commit()
-            return result
-    finally:
-        # Aborting after a commit does nothing.
-        for transaction in transactions:
-            transaction.abort()
+    while (ends := _write_parts(nodes, parts)) is None:
+        redo.complete(nodes)
+    return ends
+
+
+def _write_parts(
+    nodes: Sequence[Environment], parts: Mapping[int, Sequence[TableWrite]]
+) -> dict[int, int] | None:
+    """Write on all nodes or none; None, with nothing done, if an earlier write is unfinished."""
+    with translated, ExitStack() as stack:
+        staged: dict[int, _Staged] = {}
+        for index in sorted(parts):
+            stack.enter_context(nodes[index].lock)
+            transaction = nodes[index].begin(write=True)
+            stack.callback(transaction.abort)  # does nothing after a commit
+            staged[index] = _Staged(transaction)
+        if redo.any_pending(nodes):
+            return None
+        for index, stage in staged.items():
+            _load(nodes[index], stage, parts[index])
+            for part in parts[index]:
+                _stage(stage, part)
+        ends = {index: log.end(nodes[index], stage.txn) for index, stage in staged.items()}
+        moment = max([time.time_ns(), *(end.moment + 1 for end in ends.values())])
+        prepared = {index: _prepare(stage, ends[index], moment) for index, stage in staged.items()}
+        for index, prepared_part in prepared.items():
+            redo.apply_part(nodes[index], staged[index].txn, prepared_part)
+        _commit(nodes, staged, prepared)
+        return {index: prepared_part.stop for index, prepared_part in prepared.items()}
+
+
+def _commit(
+    nodes: Sequence[Environment], staged: Mapping[int, _Staged], prepared: Mapping[int, redo.Part]
+) -> None:
+    """Commit node after node; the lowest one's commit decides for all."""
+    if not staged:
+        return
+    first, *others = staged
+    changed = {index: prepared[index] for index in others if prepared[index].segments}
+    if changed:
+        redo.save(nodes[first], staged[first].txn, changed)
+    commit(staged[first].txn)
+    for index in changed:
+        try:
+            commit(staged[index].txn)
+        except lmdb.Error as error:
+            raise OutcomeUnknown(
+                f"the write is stored, but not yet on node {index} ({translate(error)}); it will "
+                "be completed by the next write or epoch that succeeds there: do not repeat it"
+            ) from error
+
+
+def commit(txn: Transaction) -> None:
+    """One node's commit: where fault tests cut a write."""
+    txn.commit()
 
 
 def _write_one(nodes: Sequence[Environment], table_write: TableWrite) -> dict[int, int]:
@@ -77,7 +111,8 @@ def _write_one(nodes: Sequence[Environment], table_write: TableWrite) -> dict[in
     index = crc32(key) % len(nodes)
     node = nodes[index]
     full = table_write.table.to_bytes(4, "big") + key
-    with translated, node.begin(write=True) as txn:
+    with translated, node.lock, node.begin(write=True) as txn:
+        redo.finish(nodes, index, txn)
         rows = node.dbs["rows"]
         before = txn.get(full, db=rows)
         _expect(table_write, 0, before)
@@ -229,20 +264,20 @@ def _blank(codec: RowCodec) -> bytes:
     return codec.encode_one([None] * len(codec.columns))
 
 
-def _store(node: Environment, stage: _Staged, end: log.Position, moment: int) -> int:
-    """Put the staged rows and log segments into the node's transaction; its log's new end."""
-    rows_db = node.dbs["rows"]
+def _prepare(stage: _Staged, end: log.Position, moment: int) -> redo.Part:
+    """The staged rows and log segments as bytes, which follow on this end of the node's log."""
     changes = [(key, stage.rows[key]) for key in sorted(stage.changed)]
-    puts = [(key, row) for key, row in changes if row is not None]
-    with stage.txn.cursor(db=rows_db) as cursor:
-        cursor.putmulti(puts)
-    if len(puts) < len(changes):
-        for key, row in changes:
-            if row is None:
-                stage.txn.delete(key, db=rows_db)
     offset, log_bytes = end.offset, end.log_bytes
+    logged = []
     for operations in stage.operations:
         for count, segment in segments.pack(operations, moment, log_bytes):
-            offset = log.append_value(node, stage.txn, offset, count, segment)
+            logged.append((offset, count, segment))
+            offset += count
             log_bytes += len(segment)
-    return offset
+    return redo.Part(
+        start=end.offset,
+        stop=offset,
+        puts=[(key, row) for key, row in changes if row is not None],
+        deletes=[key for key, row in changes if row is None],
+        segments=logged,
+    )
