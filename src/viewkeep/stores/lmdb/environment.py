@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -84,8 +85,12 @@ def disk_full() -> StoreFull:
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether the system refuses this folder a little more space, for whatever limit."""
+    """Whether the system refuses the environment in this folder a little more space."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]  # of a file of this process
     try:
+        size = os.stat(folder / "data.mdb").st_size
+        if limit != resource.RLIM_INFINITY and size + _PROBE_BYTES > limit:
+            return True
         with tempfile.TemporaryFile(dir=folder) as probe:
             os.posix_fallocate(probe.fileno(), 0, _PROBE_BYTES)
     except OSError as error:
