@@ -25,6 +25,7 @@ from viewkeep.errors import (
     EpochGone,
     Fenced,
     NotReady,
+    OutcomeUnknown,
     PipelineError,
     StoreFull,
     Timeout,
@@ -115,7 +116,7 @@ class Round:
         try:
             world.current = self.process(name)
             getattr(self, name)(world.current)
-        except StoreFull:
+        except (StoreFull, OutcomeUnknown):
             if not full:
                 raise
             self.refused()
@@ -179,8 +180,8 @@ class Round:
                 self.pending.append((changes, True))
             elif self.world.disk.faults > before:
                 self.world.happened["write on a full disk"] += 1
-                self.pending.append((changes, False))
-                if not isinstance(error, StoreFull):
+                self.pending.append((changes, isinstance(error, OutcomeUnknown)))
+                if not isinstance(error, (StoreFull, OutcomeUnknown)):
                     raise Finding(f"a full disk is {type(error).__name__}: {error}") from error
             raise
         self.model.commit(changes, ends)
@@ -231,6 +232,7 @@ class Round:
         self.settle()
 
     def refused(self) -> None:
+        self.world.disk.disarm()  # there is room again: what was promised is now completed
         self.world.happened["full disk"] += 1
         self.settle()
 

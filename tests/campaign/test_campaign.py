@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,7 +19,6 @@ def campaign(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.xfail(reason="a full disk in the driver is not yet told apart everywhere")
 def test_fifty_rounds_have_no_finding() -> None:
     ended = campaign("--rounds", "50", "--seed", "1")
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]
