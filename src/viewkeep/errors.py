@@ -12,6 +12,7 @@ ViewkeepError
 │   └── DuplicateKey           an INSERT met an existing key
 ├── NotReady               a view is still being loaded
 ├── EpochGone              the epoch asked for is no longer kept
+├── InvalidReadPoint       `at` is neither "stable", "latest" nor the number of an epoch
 ├── InvalidToken           a session, feed or scan token is damaged, or of something else
 ├── Timeout                waiting for an epoch took too long
 ├── InvalidSetting         a server was given settings that are not safe or do not fit together
@@ -86,6 +87,10 @@ class NotReady(ViewkeepError):
 
 class EpochGone(ViewkeepError):
     """The epoch asked for is no longer kept; pin an epoch to keep it."""
+
+
+class InvalidReadPoint(ViewkeepError, ValueError):
+    """The `at` of a read is neither "stable", "latest" nor the number of an epoch."""
 
 
 class InvalidToken(ViewkeepError):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import viewkeep
-from viewkeep.errors import EpochGone, InvalidRow, NotReady, Timeout, UnknownName
+from viewkeep.errors import EpochGone, InvalidReadPoint, InvalidRow, NotReady, Timeout, UnknownName
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_stable_and_latest(site: Database, catch_up: CatchUp) -> None:
     assert len(site.scan("votes", at="stable")) == 2
     assert site.get("votes", (1, "v4")) is not None
     assert site.get("votes", (1, "v4"), at="stable") is None
-    with pytest.raises(ValueError, match="stable"):
+    with pytest.raises(InvalidReadPoint, match="stable"):
         site.get("scores", 1, at="yesterday")  # type: ignore[arg-type]
 
 

@@ -20,7 +20,14 @@ from viewkeep import ANY
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.engine.local import catch_up as run_epochs
-from viewkeep.errors import EpochGone, InvalidRow, InvalidToken, TypeMismatch, UnknownName
+from viewkeep.errors import (
+    EpochGone,
+    InvalidReadPoint,
+    InvalidRow,
+    InvalidToken,
+    TypeMismatch,
+    UnknownName,
+)
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
 
 if TYPE_CHECKING:
@@ -329,7 +336,7 @@ def test_pages_of_one_epoch(sales: Database, catch_up: CatchUp) -> None:
         sales.scan("by_shop", at=kept)
     with pytest.raises(EpochGone, match="not published yet"):
         sales.scan("by_shop", at=10_000)
-    with pytest.raises(ValueError, match="number of an epoch"):
+    with pytest.raises(InvalidReadPoint, match="number of an epoch"):
         sales.scan("by_shop", at=True)
 
 

@@ -104,6 +104,14 @@ SELECT a.id, b.id AS other, row_number() OVER (PARTITION BY a.x ORDER BY b.z) AS
 SELECT a.id, b.z FROM a LEFT JOIN b ON a.id = b.id ORDER BY b.z DESC LIMIT 3
 SELECT q.id, b.z FROM (SELECT id, x FROM a ORDER BY y LIMIT 3) q JOIN b ON q.x = b.x
 SELECT id, sum(y) OVER (ORDER BY id) AS s FROM a ORDER BY s DESC LIMIT 2
+SELECT id, rank() OVER (PARTITION BY x ORDER BY x) AS r, dense_rank() OVER (ORDER BY 1) AS d FROM a
+SELECT id, row_number() OVER (ORDER BY 1) AS n, row_number() OVER (PARTITION BY x ORDER BY x DESC) AS m FROM a
+SELECT id, percent_rank() OVER (ORDER BY 'a') AS p, cume_dist() OVER (ORDER BY NULL) AS c, ntile(2) OVER (ORDER BY 1 + 1) AS n FROM a
+SELECT id, lag(y) OVER (PARTITION BY x ORDER BY x) AS l, first_value(y) OVER (ORDER BY 1) AS f FROM a
+SELECT id, sum(y) OVER (PARTITION BY x ORDER BY x) AS f, sum(y) OVER (ORDER BY 1 ROWS 1 PRECEDING) AS g FROM a
+SELECT id, last_value(y) OVER (PARTITION BY x ORDER BY x ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS f FROM a
+SELECT id FROM a QUALIFY rank() OVER (ORDER BY 1) <= 1
+SELECT id FROM a QUALIFY row_number() OVER (PARTITION BY x ORDER BY x) = 1
 """.strip().splitlines()
 
 
@@ -182,7 +190,6 @@ REFUSED = {
     "SELECT sum(rank() OVER (ORDER BY a)) FROM t": "a window function stands in SELECT",
     "SELECT sum(rank() OVER (ORDER BY a)) OVER () FROM t": "a window function stands in SELECT",
     "SELECT row_number() OVER (PARTITION BY a) FROM t": "row_number needs an ORDER BY",
-    "SELECT row_number() OVER (ORDER BY 1) FROM t": "row_number needs an ORDER BY",
     "SELECT lag(a) OVER () FROM t": "lag needs an ORDER BY in its window",
     "SELECT first_value(a) OVER () FROM t": "first_value needs an ORDER BY in its window",
     "SELECT sum(a) OVER (ROWS 1 PRECEDING) FROM t": "a ROWS frame of sum needs an ORDER BY",

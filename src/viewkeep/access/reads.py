@@ -22,7 +22,7 @@ from viewkeep.access.watch import Watch
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.programs import EMPTY, PlanVersion, load_plan, newest_plan, plan_key
-from viewkeep.errors import EpochGone, NotReady, UnknownName, ViewkeepError
+from viewkeep.errors import EpochGone, InvalidReadPoint, NotReady, UnknownName, ViewkeepError
 from viewkeep.plan.nodes import View
 from viewkeep.stores.contract import Cut, Store
 
@@ -190,7 +190,8 @@ class Reader:
             return read(self.newest())
         if isinstance(at, int) and not isinstance(at, bool):
             return self._kept_read(at, read)
-        raise ValueError(f'at is "stable", "latest" or the number of an epoch, not {at!r}')
+        said = f"{at!r:.60}"
+        raise InvalidReadPoint(f'at is "stable", "latest" or the number of an epoch, not {said}')
 
     def at_head(self, read: Callable[[ReadPoint], T]) -> T:
         """Run a read of base tables as they are now, all at one moment."""

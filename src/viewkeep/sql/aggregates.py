@@ -269,7 +269,7 @@ class Calls:
                     fragment=text_of(written.arguments[1]),
                 )
             between = given.value or ""
-        plain = lower(written.arguments[0], self._inner(written.tree))
+        plain = self._plain(written)
         if plain.type.name == "BINARY":
             raise Unsupported(
                 f"{written.name} of BINARY is not taken", fragment=written.text, hint="Use hex(x)"
@@ -284,14 +284,18 @@ class Calls:
     def _listed(self, written: _Written) -> AggregateCall:
         written.need(1)
         distinct = written.distinct or written.name == "collect_set"
-        plain = lower(written.arguments[0], self._inner(written.tree))
-        plain = Lit(None, STRING) if plain.type == VOID else plain
+        plain = self._plain(written)
         value = self._filtered(written, plain)
         by = self._order(replace(written, distinct=distinct), plain)
         by = [Ordering(value, p.descending) if p.expr == plain else p for p in by]
         if by and by[-1] == Ordering(value):  # the order of the values themselves comes last anyway
             by.pop()
         return self._made("array_agg", value, distinct, by)
+
+    def _plain(self, written: _Written) -> Expr:
+        """What a call collects, before FILTER; a NULL without a type is a text."""
+        plain = lower(written.arguments[0], self._inner(written.tree))
+        return Lit(None, STRING) if plain.type == VOID else plain
 
     def _order(self, written: _Written, value: Expr | None = None) -> list[Ordering]:
         """What a call is ordered by, as far as it matters: up to the value that it collects.

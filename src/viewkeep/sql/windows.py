@@ -49,10 +49,15 @@ _ALL = Frame("rows", None, None)
 
 @dataclass(frozen=True)
 class _Over:
-    """What a function is computed over: partition, order, and the frame that was written."""
+    """What a function is computed over: partition, order, and the frame that was written.
+
+    `ordered` says that there is an ORDER BY, also one that tells no rows of a partition apart: all
+    of them are peers then.
+    """
 
     partition: tuple[Expr, ...]
     order: Order
+    ordered: bool
     frame: Frame | None
 
 
@@ -143,14 +148,15 @@ class Windows:
         found = []
         for part in order.expressions if order is not None else ():
             check_nulls(part)
-            found.append((part, typed("ORDER BY", lower(part.this, self._below))))
+            found.append((part, lower(part.this, self._below)))
+        # A constant, and what a partition is made by, is the same in all rows of a partition.
         directions = directed(found, lambda expr: expr)
-        # What a partition is made by is the same in all its rows.
         kept = tuple((expr, desc) for expr, desc in directions if expr not in partition)
+        for expr, _ in kept:
+            typed("ORDER BY", expr)
         frame = spec.args.get("spec")
-        ordered = bool(kept) or any(expr in partition for expr, _ in directions)
-        written = None if frame is None else _frame(frame, ordered)
-        return _Over(tuple(sorted(partition, key=str)), kept, written)
+        written = None if frame is None else _frame(frame, bool(found))
+        return _Over(tuple(sorted(partition, key=str)), kept, bool(found), written)
 
     def _definition(self, tree: exp.Window) -> exp.Expr:
         alias = tree.args.get("alias")
@@ -206,7 +212,8 @@ class Windows:
         _need_order(name, over)
         _need_arguments(name, arguments, 2 if name == "nth_value" else 1, 2)
         value = typed(name, lower(arguments[0], self._below))
-        frame = _default(over)
+        # Which of the peers is the last decides the row key, also where all rows are peers.
+        frame = over.frame or Frame("range", None, 0)
         if name == "nth_value":
             number = self._number(name, arguments[1], 1)
             return WindowCall("", name, (value, number), value.type, frame)
@@ -386,7 +393,7 @@ def _decided(found: _Found, node: Node) -> _Found:
 
 
 def _need_order(name: str, over: _Over) -> None:
-    if not over.order:
+    if not over.ordered:
         raise Unsupported(f"{name} needs an ORDER BY in its window", hint="Say which row is first")
 
 

@@ -61,6 +61,7 @@ STATUS: dict[type[Exception], int] = {
     errors.Conflict: 409,
     errors.NotReady: 503,
     errors.EpochGone: 410,
+    errors.InvalidReadPoint: 400,
     errors.InvalidToken: 400,
     errors.Timeout: 504,
     errors.StoreFull: 507,

@@ -31,6 +31,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.Timeout, 1205, "HY000"),
     (vk.NotReady, 1205, "HY000"),
     (vk.EpochGone, 1412, "HY000"),
+    (vk.InvalidReadPoint, 1231, "42000"),
     (vk.InvalidToken, 1231, "42000"),
     (vk.InvalidSetting, 1231, "42000"),
     (Stopping, 1053, "08S01"),
