@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from viewkeep.ops.functions import decimals
 from viewkeep.ops.functions.coercion import VOID, adjusted, decimal_of
@@ -108,7 +109,30 @@ def _divide(site: Site) -> pl.Expr:
     a, b = site.args
     if site.result.is_decimal:
         return decimals.divide(a, b, *_pair(site), site.result)
-    return a / pl.when(b != 0).then(b)
+    return ratio(a, b)
+
+
+def ratio(over: pl.Expr, under: pl.Expr) -> pl.Expr:
+    """A ratio of DOUBLEs, NULL when the divisor is 0.
+
+    By numpy: where all divisors of several rows are one constant, polars multiplies by its inverse,
+    so the last bit would depend on how many rows there are.
+    """
+    pair = [over, under]
+    return pl.map_batches(pair, _float_ratio, return_dtype=pl.Float64, is_elementwise=True)
+
+
+def _float_ratio(columns: Sequence[pl.Series]) -> pl.Series:
+    over, under = aligned(columns)
+    with np.errstate(all="ignore"):
+        made = over.fill_null(0.0).to_numpy() / under.fill_null(1.0).to_numpy()
+    return _defined(over, under, made)
+
+
+def _defined(over: pl.Series, under: pl.Series, made: NDArray[np.float64]) -> pl.Series:
+    """The values where the dividend is known and the divisor is neither NULL nor 0."""
+    defined = (over.is_not_null() & (under != 0)).fill_null(False)
+    return pl.Series(over.name, made).set(~defined, None)
 
 
 def _remainder(site: Site) -> pl.Expr:
@@ -125,8 +149,7 @@ def _float_rest(columns: Sequence[pl.Series]) -> pl.Series:
     over, under = aligned(columns)
     with np.errstate(invalid="ignore"):
         rest = np.fmod(over.fill_null(0.0).to_numpy(), under.fill_null(1.0).to_numpy())
-    defined = (over.is_not_null() & (under != 0)).fill_null(False)
-    return pl.Series(over.name, rest).set(~defined, None)
+    return _defined(over, under, rest)
 
 
 def _towards_zero(a: pl.Expr, b: pl.Expr) -> pl.Expr:

@@ -13,6 +13,7 @@ import polars as pl
 
 from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions import decimals, texts
+from viewkeep.ops.functions.arithmetic import ratio
 from viewkeep.ops.functions.coercion import VOID
 from viewkeep.ops.functions.function import Constants, Function, Signature, Site
 from viewkeep.ops.functions.rowwise import each
@@ -128,7 +129,7 @@ def _to_double(expr: pl.Expr, given: DataType) -> pl.Expr:
         # Through text, because dividing the unscaled integer rounds twice.
         return expr.cast(pl.String).cast(pl.Float64)
     if given == TIMESTAMP:
-        return expr.to_physical().cast(pl.Float64) / 1e6
+        return ratio(expr.to_physical().cast(pl.Float64), pl.lit(1e6))
     return expr.cast(pl.Float64)
 
 

@@ -13,6 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import polars as pl
 
 from viewkeep.ops.functions import casts, decimals
+from viewkeep.ops.functions.arithmetic import ratio
 from viewkeep.ops.functions.coercion import VOID, bounded
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.rowwise import each
@@ -115,7 +116,7 @@ def _log(site: Site) -> pl.Expr:
     if len(site.args) == 1:
         return _positive(site.first).log()
     base, value = site.args
-    return _positive(value).log() / _positive(base).log()
+    return ratio(_positive(value).log(), _positive(base).log())
 
 
 def _unsigned_zero(expr: pl.Expr) -> pl.Expr:
