@@ -11,12 +11,14 @@ ViewkeepError
 ├── Conflict               a row was not as the writer expected it
 │   └── DuplicateKey           an INSERT met an existing key
 ├── NotReady               a view is still being loaded
+├── ViewFailed             a view was set aside because its epochs failed; repair or replace it
 ├── EpochGone              the epoch asked for is no longer kept
 ├── InvalidReadPoint       `at` is neither "stable", "latest" nor the number of an epoch
 ├── InvalidToken           a session, feed or scan token is damaged, or of something else
 ├── Timeout                waiting for an epoch took too long
 ├── InvalidSetting         a server was given settings that are not safe or do not fit together
 ├── PipelineError          an epoch failed; the message names the cause
+│   ├── OperatorFailed         a part of the plan cannot process the rows of an epoch
 │   └── Fenced                 a newer driver has taken over; this one must stop
 └── StoreError             the store cannot do it
     ├── FormatVersion          written by another version of viewkeep
@@ -85,6 +87,10 @@ class NotReady(ViewkeepError):
     """A view is still being loaded; the message says how far it is."""
 
 
+class ViewFailed(ViewkeepError):
+    """A view was set aside because its epochs failed; the message says since when and why."""
+
+
 class EpochGone(ViewkeepError):
     """The epoch asked for is no longer kept; pin an epoch to keep it."""
 
@@ -107,6 +113,17 @@ class InvalidSetting(ViewkeepError):
 
 class PipelineError(ViewkeepError):
     """An epoch failed."""
+
+
+class OperatorFailed(PipelineError):
+    """A part of the plan cannot process the rows of an epoch.
+
+    `operator` is the operator's id, or `table:NUMBER` if rows of a base table cannot be read.
+    """
+
+    def __init__(self, message: str, operator: str = ""):
+        super().__init__(message)
+        self.operator = operator
 
 
 class Fenced(PipelineError):

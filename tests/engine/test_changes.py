@@ -12,6 +12,7 @@ import pytest
 import viewkeep
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine import changes
+from viewkeep.engine.blame import Blame
 from viewkeep.engine.changes import Tail, base_changes
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import newest_plan
@@ -53,7 +54,8 @@ def test_changes_of_tables_written_by_turns(
         program = newest_plan(store).program
         tails = [Tail(source, frozenset(("k", "x")), True) for source in program.sources]
         found: dict[str, list[pl.DataFrame]] = {}
-        for tail, delta in base_changes(store, Stretch(0, 0, store.head().offsets[0]), tails):
+        stretch = Stretch(0, 0, store.head().offsets[0])
+        for tail, delta in base_changes(store, stretch, tails, Blame(program)):
             assert delta.columns == ["k", "x", WEIGHT, KEY]
             found.setdefault(tail.source.table, []).append(delta)
         for name, count in expected.items():

@@ -15,11 +15,12 @@ from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import KEY, weights
+from viewkeep.engine.blame import Blame
 from viewkeep.engine.loading import Chunk
 from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import Source, Values
-from viewkeep.plan.program import Operator
+from viewkeep.plan.program import Operator, producer_id
 from viewkeep.stores.contract import LogBatch, Store
 
 _FEW = 10_000  # rows below which changes of a table wait for more
@@ -64,7 +65,7 @@ class Tail:
 
 
 def base_changes(
-    store: Store, stretch: Stretch, tails: Sequence[Tail]
+    store: Store, stretch: Stretch, tails: Sequence[Tail], blame: Blame
 ) -> Iterator[tuple[Tail, pl.DataFrame]]:
     """The operations in a stretch of a log, table by table, in deltas of many rows.
 
@@ -78,7 +79,8 @@ def base_changes(
     for batch in store.read_log(*stretch, frozenset(by_table)):
         tail = by_table[batch.table]
         size -= tail.size
-        tail.take(batch)
+        with blame(producer_id(tail.source)):
+            tail.take(batch)
         if tail.rows >= _FEW:
             yield tail, tail.give()
         size += tail.size

@@ -15,9 +15,9 @@ import polars as pl
 
 from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine.aggregate import run_aggregate
+from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
-from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.loading import Chunk, Progress
 from viewkeep.engine.parcels import (
     REPORT,
@@ -39,13 +39,15 @@ from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
 from viewkeep.plan.nodes import Aggregate, Source
-from viewkeep.plan.program import Feed, Operator, Program
+from viewkeep.plan.program import Feed, Operator, Program, producer_id
 from viewkeep.stores.contract import Store
 
 _FEW = 10_000  # rows below which changes wait for more
 
 
-def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Message]:
+def run_sources(
+    store: Store, epoch: OpenEpoch, stretch: Stretch, announce: Announce | None = None
+) -> Iterator[Message]:
     """Level 0 of a stretch of a log: operations become deltas for the operators that read them.
 
     Views that are keyed like their base table are written here if the log is whole. Else other
@@ -54,22 +56,24 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
     began = time.perf_counter()
     node, is_whole = stretch.node, stretch.is_whole(epoch)
     program = load_plan(store, epoch.plan).program
+    blame = Blame(program, announce)
     outbox = Outbox(store.shards)
     inbox: dict[str, list[pl.DataFrame]] = {}
     progress = Progress()
     rows_in = 0
 
     def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> Iterator[Message]:
-        for operator, feed, rows in fan_out(delta, consumers, store.shards):
-            if feed.local:
-                kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
-                if is_whole:
-                    inbox.setdefault(operator.id, []).append(pl.DataFrame([*kept, rows[HOME]]))
+        for operator, feed, rows in blame.fan_out(delta, consumers, store.shards):
+            with blame(operator.id):
+                if feed.local:
+                    kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
+                    if is_whole:
+                        inbox.setdefault(operator.id, []).append(pl.DataFrame([*kept, rows[HOME]]))
+                    else:
+                        net = net_rows(pl.DataFrame([*kept, rows[HOME].alias(SHARD)]))
+                        outbox.put(operator, ROWS, net)
                 else:
-                    net = net_rows(pl.DataFrame([*kept, rows[HOME].alias(SHARD)]))
-                    outbox.put(operator, ROWS, net)
-            else:
-                outbox.add(operator, rows)
+                    outbox.add(operator, rows)
             if outbox.full:
                 yield from outbox.messages()
 
@@ -82,11 +86,13 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
         for chunk, loading in loads[source.number]:
             for _, feed in loading:
                 progress.note(feed.id, node, chunk)
-            yield from send(base_rows(source, chunk, needed), loading)
+            with blame(producer_id(source)):
+                rows = base_rows(source, chunk, needed)
+            yield from send(rows, loading)
             chunk.release()
         with_keys = bool(loads[source.number]) or any(feed.local for _, feed in consumers)
         tails.append(Tail(source, needed, with_keys))
-    for tail, delta in base_changes(store, stretch, tails):
+    for tail, delta in base_changes(store, stretch, tails, blame):
         rows_in += delta.height
         parts = loads[tail.source.number]
         missing = {feed.id for _, loading in parts for _, feed in loading}
@@ -98,18 +104,24 @@ def run_sources(store: Store, epoch: OpenEpoch, stretch: Stretch) -> Iterator[Me
         if feed.id in epoch.loading:
             yield from send(constant_rows(values), [(operator, feed)])
             progress.note(feed.id, 0, Chunk("", [], [], more=False))
-    written = _write_local(store, epoch, program, inbox)
+    written = _write_local(store, epoch, program, inbox, blame)
     yield from outbox.messages()
     spent = time.perf_counter() - began
     yield REPORT, progress.report(0, rows_in, written, spent).encode()
 
 
 def run_level(
-    store: Store, epoch: OpenEpoch, level: int, shards: Sequence[int], messages: Iterable[Message]
+    store: Store,
+    epoch: OpenEpoch,
+    level: int,
+    shards: Sequence[int],
+    messages: Iterable[Message],
+    announce: Announce | None = None,
 ) -> Iterator[Message]:
     """A higher level for some shards. Runs for every shard, messages or none; passes reports on."""
     began = time.perf_counter()
     program = load_plan(store, epoch.plan).program
+    blame = Blame(program, announce)
     blobs: dict[int, list[bytes]] = {}
     for shard, blob in messages:
         if shard == REPORT:
@@ -135,20 +147,23 @@ def run_level(
         for operator in here:
             if operator.id not in inbox and operator.id not in busy:
                 continue
-            frames = inbox.take(operator)
-            chunks = _state_chunks(epoch, state, program, operator)
-            for loaded, chunk in chunks.items():
-                progress.note(loaded, shard, chunk)
-            for delta in _together(_run_operator(program, operator, state, frames)):
-                _hand_on(program, operator, delta, chunks, state, inbox, outbox)
-                if outbox.full:
-                    yield from outbox.messages()
+            with blame(operator.id):
+                frames = inbox.take(operator)
+                chunks = _state_chunks(epoch, state, program, operator)
+                for loaded, chunk in chunks.items():
+                    progress.note(loaded, shard, chunk)
+                for delta in _together(_run_operator(program, operator, state, frames)):
+                    _hand_on(program, operator, delta, chunks, state, inbox, outbox, blame)
+                    if outbox.full:
+                        yield from outbox.messages()
             for consumer, feed in program.consumers(operator.id):
                 if feed.id in chunks:
-                    for rows in rows_from(operator, state, state_rows(operator, chunks[feed.id])):
-                        _feed(consumer, feed, rows, inbox, outbox)
-                        if outbox.full:
-                            yield from outbox.messages()
+                    with blame(consumer.id):
+                        loaded_rows = state_rows(operator, chunks[feed.id])
+                        for rows in rows_from(operator, state, loaded_rows):
+                            _feed(consumer, feed, rows, inbox, outbox)
+                            if outbox.full:
+                                yield from outbox.messages()
         written += state.commit()
         yield from inbox.passed_on(shard)
         yield from outbox.messages()
@@ -208,17 +223,20 @@ def _hand_on(
     state: ShardState,
     inbox: Inbox,
     outbox: Outbox,
+    blame: Blame,
 ) -> None:
     """Give an operator's changes to those who read its table and those who are fed by it."""
     for reader, place in program.readers(operator.id):
-        rows = run_steps(reader.ports[place].narrowed[1], delta)
+        with blame(reader.id):
+            rows = run_steps(reader.ports[place].narrowed[1], delta)
         if reader.level == operator.level:
             inbox.put(reader.id, port_name(place), rows)
         else:
             outbox.forward(reader, place, rows, state.shard)
     for consumer, feed in program.consumers(operator.id):
         chunk = chunks.get(feed.id)
-        _feed(consumer, feed, chunk.passed(delta) if chunk else delta, inbox, outbox)
+        with blame(consumer.id):
+            _feed(consumer, feed, chunk.passed(delta) if chunk else delta, inbox, outbox)
 
 
 def _feed(
@@ -271,7 +289,11 @@ def _state_chunks(
 
 
 def _write_local(
-    store: Store, epoch: OpenEpoch, program: Program, inbox: dict[str, list[pl.DataFrame]]
+    store: Store,
+    epoch: OpenEpoch,
+    program: Program,
+    inbox: dict[str, list[pl.DataFrame]],
+    blame: Blame,
 ) -> int:
     """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
     states: dict[int, ShardState] = {}
@@ -283,5 +305,6 @@ def _write_local(
             part = chosen(delta, homes == shard) if len(present) > 1 else delta
             if shard not in states:
                 states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
-            states[shard].stage(table, *changes_of(part))
+            with blame(target):
+                states[shard].stage(table, *changes_of(part))
     return sum(states[shard].commit() for shard in sorted(states))

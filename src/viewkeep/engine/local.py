@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
+from viewkeep.engine.blame import Announce
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import Message
@@ -24,9 +25,15 @@ class Outgrown(Exception):
 
 
 def run_epoch(
-    store: Store, epoch: OpenEpoch, tasks: int = 1, most: int | None = None
+    store: Store,
+    epoch: OpenEpoch,
+    tasks: int = 1,
+    most: int | None = None,
+    announce: Announce | None = None,
 ) -> list[Report]:
     """Run every task of an open epoch, `tasks` a level from 1 on; publishing it is the caller's.
+
+    `announce` is told each operator before it runs.
 
     Outgrown if more than `most` bytes lie between two levels; the epoch can then be run again, by
     this or in any other way.
@@ -35,13 +42,13 @@ def run_epoch(
     program = load_plan(store, epoch.plan).program
     shares = even_stretches(program, epoch)
     for stretch in chain.from_iterable(shares):
-        _hold(messages, run_sources(store, epoch, stretch), most)
+        _hold(messages, run_sources(store, epoch, stretch, announce), most)
     for level in range(1, levels_to_run(program, epoch, shares)):
         sent, messages = messages, []
         for task in range(tasks):
             mine = [message for message in sent if message[0] % tasks == task]
             shards = range(task, store.shards, tasks)
-            _hold(messages, run_level(store, epoch, level, shards, mine), most)
+            _hold(messages, run_level(store, epoch, level, shards, mine, announce), most)
     return reports_of(messages)
 
 

@@ -55,8 +55,8 @@ METHODS = (
 REPEATABLE = ("state_apply", "state_sweep", "state_get", "state_scan", "read_log")
 
 
-class InjectedCrash(Exception):
-    """The process 'died' here. Not a ViewkeepError, so that no code treats it as expected."""
+class InjectedCrash(BaseException):
+    """The process 'died' here. Not an Exception, so that no code treats it as expected."""
 
 
 @dataclass
