@@ -6,12 +6,13 @@ Law: names, order and number of the columns are MySQL's, since clients read them
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from viewkeep.ops.functions.like import like_pattern
 from viewkeep.serve.mysql.answers import Rows, frame_rows, text_rows
 from viewkeep.serve.mysql.declare import NOW, Declared
 from viewkeep.serve.mysql.dialect import SYSTEM_SCHEMAS, parse
@@ -147,8 +148,8 @@ class Shows:
     def _chosen(self, rows: Rows, tree: exp.Show) -> Rows:
         like, where = tree.args.get("like"), tree.args.get("where")
         if like is not None:
-            pattern = _pattern(like.name)
-            return Rows(rows.header, [row for row in rows.rows if pattern.fullmatch(str(row[0]))])
+            matches = _matcher(like.name)
+            return Rows(rows.header, [row for row in rows.rows if matches(str(row[0]))])
         if where is not None:
             names = [field.name for field in rows.fields]
             frame = pl.DataFrame(rows.rows, schema=names, orient="row", infer_schema_length=None)
@@ -254,12 +255,18 @@ def _defined(column: Declared) -> str:
     return f"{text} DEFAULT NULL" if column.nullable else text
 
 
-def _pattern(like: str) -> re.Pattern[str]:
-    """The regular expression of a LIKE."""
-    parts = re.findall(r"\\.|.", like, re.DOTALL)
-    signs = {"%": ".*", "_": "."}
-    made = [signs.get(part, re.escape(part[-1])) for part in parts]
-    return re.compile("".join(made), re.IGNORECASE | re.DOTALL)
+def _matcher(like: str) -> Callable[[str], bool]:
+    """Whether a name is as a LIKE says, in any case.
+
+    In MySQL, an escape before an ordinary character, or at the end, changes nothing.
+    """
+
+    def kept(escape: re.Match[str]) -> str:
+        return escape[0] if escape[1] in ("%", "_", "\\") else escape[1] or "\\\\"
+
+    pattern = like_pattern(re.sub(r"\\(.?)", kept, like.lower(), flags=re.DOTALL))
+    assert pattern is not None
+    return lambda name: pattern.matches(name.lower())
 
 
 def _quoted(name: str) -> str:

@@ -1,0 +1,206 @@
+"""LIKE and ILIKE: a pattern is texts, `_` for any character, and `%` for any text between.
+
+Law: matching is linear in the text and in the pattern. Between two `%` stands a *piece* of fixed
+length; the first place of each piece after the one before is as good as any, so nothing is tried
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import polars as pl
+
+from viewkeep.errors import TypeMismatch
+from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.regex import escaped
+from viewkeep.ops.functions.rowwise import each
+from viewkeep.ops.functions.signatures import constant_text, fixed
+from viewkeep.types import BOOLEAN, STRING, DataType
+
+ANY_TEXT, ANY_CHAR = "%", "_"
+_FEW = 16  # signs of a constant pattern that Rust's engine runs; its time grows with their number
+
+
+@lru_cache(maxsize=1000)
+def like_parts(pattern: str, escape: str = "\\") -> tuple[str, ...] | None:
+    """The pattern as `%`, `_` and texts led by `=`; None if an escape stands before another."""
+    parts: list[str] = []
+    chars = iter(pattern)
+    for char in chars:
+        if char == escape:
+            char = next(chars, "")
+            if char not in (ANY_TEXT, ANY_CHAR, escape):
+                return None
+        elif char in (ANY_TEXT, ANY_CHAR):
+            parts.append(char)
+            continue
+        if parts and parts[-1][0] == "=":
+            parts[-1] += char
+        else:
+            parts.append("=" + char)
+    return tuple(parts)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Characters in a row, None for any; `text` if all are given."""
+
+    chars: tuple[str | None, ...]
+    text: str | None
+    places: dict[str, int]  # character -> bits of the places that it may have
+
+    def stands_at(self, text: str, at: int) -> bool:
+        if self.text is not None:
+            return text.startswith(self.text, at)
+        inside = text[at : at + len(self.chars)]
+        return all(c is None or c == given for c, given in zip(self.chars, inside, strict=True))
+
+    def find(self, text: str, start: int, stop: int) -> int:
+        """The first place of the piece within bounds, -1 if there is none."""
+        if self.text is not None:
+            return text.find(self.text, start, stop)
+        # One bit for each place of the piece that the characters so far may end at.
+        last, ends, others = 1 << len(self.chars) - 1, 0, self.places[""]
+        for at in range(start, stop):
+            ends = (ends << 1 | 1) & self.places.get(text[at], others)
+            if ends & last:
+                return at + 1 - len(self.chars)
+        return -1
+
+
+class LikePattern:
+    """A pattern ready to be matched, by the pieces that its `%` leave between them."""
+
+    def __init__(self, parts: Sequence[str]):
+        pieces: list[list[str | None]] = [[]]
+        for part in parts:
+            if part == ANY_TEXT:
+                pieces.append([])
+            elif part == ANY_CHAR:
+                pieces[-1].append(None)
+            else:
+                pieces[-1].extend(part[1:])
+        self._pieces = [_piece(tuple(piece)) for piece in pieces]
+        self._least = sum(map(len, pieces))
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is as the pattern says."""
+        first, last, end = self._pieces[0], self._pieces[-1], len(text)
+        if end < self._least or (len(self._pieces) == 1 and end > self._least):
+            return False
+        tail = end - len(last.chars)
+        if not (first.stands_at(text, 0) and last.stands_at(text, tail)):
+            return False
+        at = len(first.chars)
+        for piece in self._pieces[1:-1]:
+            if piece.chars:
+                at = piece.find(text, at, tail)
+                if at < 0:
+                    return False
+                at += len(piece.chars)
+        return True
+
+
+def _piece(chars: tuple[str | None, ...]) -> _Piece:
+    if None not in chars:
+        return _Piece(chars, "".join(filter(None, chars)), {})
+    anywhere = sum(1 << place for place, char in enumerate(chars) if char is None)
+    places = {"": anywhere}
+    for place, char in enumerate(chars):
+        if char is not None:
+            places[char] = places.get(char, anywhere) | 1 << place
+    return _Piece(chars, None, places)
+
+
+@lru_cache(maxsize=1000)
+def like_pattern(pattern: str, escape: str = "\\") -> LikePattern | None:
+    """The matcher of a pattern; None if an escape stands before an ordinary character."""
+    parts = like_parts(pattern, escape)
+    return None if parts is None else LikePattern(parts)
+
+
+def like_constant(text: pl.Expr, parts: Sequence[str]) -> pl.Expr:
+    """A column matched by one pattern, in the fastest way that there is for it."""
+    texts = [part[1:] for part in parts if part[0] == "="]
+    shape = "".join(part[0] for part in parts)
+    # Most patterns are a text with % around it, for which there is something faster than a regex.
+    if shape in ("", "="):
+        return text == "".join(texts)
+    if shape == "=%":
+        return text.str.starts_with(texts[0])
+    if shape == "%=":
+        return text.str.ends_with(texts[0])
+    if shape == "%=%":
+        return text.str.contains(texts[0], literal=True)
+    if sum(len(part) for part in parts if part[0] != "=") <= _FEW and sum(map(len, texts)) < 1000:
+        signs = {ANY_TEXT: ".*", ANY_CHAR: "."}
+        body = "".join(signs.get(p) or escaped(p[1:]) for p in parts)
+        return text.str.contains(rf"(?s)\A{body}\z")
+    # By row: a long pattern would cost Rust's engine its length for each character.
+    return each(LikePattern(parts).matches, pl.Boolean(), text)
+
+
+def _like(fold: bool) -> Build:
+    def build(site: Site) -> pl.Expr:
+        escape = str(site.constants.get(2, "\\"))
+        text = site.first.str.to_lowercase() if fold else site.first
+        constant = site.constants.get(1)
+        if isinstance(constant, str):
+            parts = like_parts(_lower(constant) if fold else constant, escape)
+            return pl.lit(None, pl.Boolean) if parts is None else like_constant(text, parts)
+        pattern = site.args[1].str.to_lowercase() if fold else site.args[1]
+
+        def one(value: str, by: str) -> bool | None:
+            matcher = like_pattern(by, escape)
+            return None if matcher is None else matcher.matches(value)
+
+        # By row: polars takes one pattern for a column. A wrong escape has no value, so it is NULL.
+        return each(one, pl.Boolean(), text, pattern)
+
+    return build
+
+
+def _lower(text: str) -> str:
+    return str(pl.select(pl.lit(text).str.to_lowercase()).item())
+
+
+def _resolve(name: str) -> Resolve:
+    known = fixed(name, STRING, STRING, STRING, result=BOOLEAN, optional=1)
+
+    def resolve(given: Sequence[DataType], constants: Constants) -> Signature:
+        signature = known(given, constants)
+        escape = "\\"
+        if len(given) == 3:
+            escape = constant_text(name, constants, 2, "escape character")
+            if len(escape) != 1:
+                raise TypeMismatch(f"the escape of {name} must be one character")
+        pattern = constants.get(1)
+        if isinstance(pattern, str) and like_parts(pattern, escape) is None:
+            raise TypeMismatch(
+                f"in the pattern {pattern!r} an escape stands before an ordinary character",
+                hint=f"{escape} may stand before %, _ and {escape}",
+            )
+        return signature
+
+    return resolve
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "like",
+        _resolve("like"),
+        _like(False),
+        "Whether the text is as a pattern in which % is any text and _ any character.",
+        "'abc' LIKE 'a%'",
+    ),
+    Function(
+        "ilike",
+        _resolve("ilike"),
+        _like(True),
+        "LIKE without regard to capital and small letters.",
+        "'ABC' ILIKE 'a%'",
+    ),
+)
