@@ -18,10 +18,11 @@ VOCABULARY = {"errors", "types", "expr", "codec", "delta"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
+    "claims": {"errors"},
     "expr": {"types"},
     "codec": {"errors", "types"},
     "delta": VOCABULARY,
-    "stores": {"errors", "types", "codec"},
+    "stores": {"errors", "types", "codec", "claims"},
     "ops": VOCABULARY,
     "plan": VOCABULARY | {"ops"},
     "sql": VOCABULARY | {"ops", "plan"},
@@ -33,7 +34,7 @@ ALLOWED["status"] = ALLOWED["access"] | {"access"}
 ALLOWED["spark"] = ALLOWED["access"] | {"access"}
 ALLOWED["database"] = ALLOWED["access"] | {"access", "status", "spark"}
 _APPLICATION = ALLOWED["database"] | {"database", ""}
-ALLOWED["serve"] = _APPLICATION | {"__version__"}
+ALLOWED["serve"] = _APPLICATION | {"__version__", "claims"}
 ALLOWED["demo"] = _APPLICATION | {"serve"}
 ALLOWED["cli"] = _APPLICATION | {"demo", "serve", "__version__"}
 ALLOWED[""] = _APPLICATION

@@ -25,7 +25,7 @@ from viewkeep.access.tokens import read_number, read_token, write_token
 from viewkeep.access.writes import Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Published
-from viewkeep.errors import InvalidToken, NotReady, Timeout
+from viewkeep.errors import InvalidToken, Locked, NotReady, Timeout
 from viewkeep.stores.contract import TableWrite
 
 WAIT_SECONDS = 30.0
@@ -244,13 +244,19 @@ class Session:
             )
         age = "no epoch is published yet"
         if published.epoch:
-            behind = (self._reader.store.head().moment - published.cut.moment) / 1e9
-            age = f"{max(0.0, behind):.1f} s behind the last write"
+            age = self._age(published)
         operations = "operation" if own == 1 else "operations"
         return Timeout(
             f"after {seconds:g} s {what} lacks {own:,} {operations} of this session ({age}); "
             f"is the pipeline running? {start}"
         )
+
+    def _age(self, published: Published) -> str:
+        try:
+            head = self._reader.store.head()
+        except Locked:  # others write, and the caller does not wait
+            return f"of epoch {published.epoch}"
+        return f"{max(0.0, (head.moment - published.cut.moment) / 1e9):.1f} s behind the last write"
 
     def __enter__(self) -> Session:
         return self

@@ -1,13 +1,15 @@
 """What Prometheus is told of a server and its database.
 
 Law: figures of the database are read when they are asked for, so that they are those of the store
-and not of this server; what the server does is counted as it happens. Routes are counted by their
-pattern, never by what clients make up.
+and not of this server; what the server does is counted as it happens. A store that does not answer
+takes nothing away but its own figures. Routes are counted by their pattern, never by what clients
+make up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -22,8 +24,10 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from viewkeep.engine.epochs import Published
 from viewkeep.engine.lease import holder
 from viewkeep.serve.limits import Stopping
+from viewkeep.stores.contract import Cut, Sizes
 
 if TYPE_CHECKING:
     from viewkeep.database import Database
@@ -38,9 +42,10 @@ _EPOCH_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 class Metrics:
     """The metrics of one server; each server has its own registry."""
 
-    def __init__(self, db: Database):
+    def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        registry.register(_Standing(db))
+        self._standing = _Standing()
+        registry.register(self._standing)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         self._requests = Histogram(
@@ -81,23 +86,39 @@ class Metrics:
         except Stopping:
             return
 
-    def text(self) -> bytes:
-        """All of them, in Prometheus' text format."""
+    def text(self, figures: Figures | None) -> bytes:
+        """All of them, in Prometheus' text format; None for a store that does not answer."""
+        self._standing.figures = figures
         return generate_latest(self._registry)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How a database stands, at one look."""
+
+    published: Published
+    head: Cut
+    sizes: Sizes
+    driven: bool
+
+    @classmethod
+    def of(cls, db: Database) -> Figures:
+        """Look at a database."""
+        store, published = db.store, db.epochs.read().published
+        return cls(published, store.head(), store.sizes(), holder(store) is not None)
 
 
 class _Standing(Collector):
     """How the database stands, looked up for each answer."""
 
-    def __init__(self, db: Database):
-        self._db = db
-
-    def describe(self) -> list[Metric]:
-        return []  # without it, registering would look the figures up
+    figures: Figures | None = None
 
     def collect(self) -> Iterator[Metric]:
-        store = self._db.store
-        published, head, sizes = self._db.epochs.read().published, store.head(), store.sizes()
+        found = self.figures
+        yield _gauge("store_answers", "1 if the store answers in time.", int(found is not None))
+        if found is None:
+            return
+        published, head, sizes = found.published, found.head, found.sizes
         lag = [max(0, e - p) for e, p in zip(head.offsets, published.cut.offsets, strict=True)]
         seconds = max(0, head.moment - published.cut.moment) / 1e9 if sum(lag) else 0.0
         yield _gauge("published_epoch", "The newest epoch that is published.", published.epoch)
@@ -122,8 +143,7 @@ class _Standing(Collector):
         yield _gauge("base_bytes", "Bytes of base rows.", sizes.base_bytes)
         yield _gauge("state_bytes", "Bytes of view state.", sizes.state_bytes)
         yield _gauge("log_operations", "Operations that the logs keep.", sum(sizes.log_operations))
-        driven = holder(store) is not None
-        yield _gauge("driver", "1 while a pipeline holds the driver's lease.", int(driven))
+        yield _gauge("driver", "1 while a pipeline holds the driver's lease.", int(found.driven))
 
 
 def _gauge(name: str, said: str, value: float) -> GaugeMetricFamily:

@@ -1,29 +1,39 @@
 """What all protocols share: the database, the limits, the threads for slow work, the hub.
 
-Law: the event loop never waits for the store, except for reads by key, which take microseconds;
-all else runs in threads, of which there is a bounded number.
+Law: the event loop never waits for the store, except for reads by key, which take microseconds (and
+go to threads while they do not), and never for a lock. All else runs in threads: reads, writes and
+the looks of monitors each in their own, so that none holds up the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
+from viewkeep import claims
+from viewkeep.access.sessions import Session
+from viewkeep.claims import LongWaits
 from viewkeep.database import Database
 from viewkeep.engine.epochs import Epochs
-from viewkeep.errors import Timeout
+from viewkeep.errors import Locked
 from viewkeep.plan.nodes import Source, View
 from viewkeep.serve.hub import Hub
-from viewkeep.serve.limits import Overloaded
-from viewkeep.serve.metrics import Metrics
+from viewkeep.serve.lookout import Lookout
+from viewkeep.serve.metrics import Figures, Metrics
 from viewkeep.serve.settings import Settings
+from viewkeep.serve.threads import Threads
+from viewkeep.status import Status
 
-THREADS = 16
-WAITING = 2_000  # pieces of work that may wait for a thread
+THREADS, WRITERS = 16, 4  # for reads, and for writes, of which a node takes one at a time
+WAITING = 2_000  # pieces of work that may wait for a thread, of reads and of writes
+# Reads of base tables as they are now, and reads that pin an epoch, wait for writers.
+LONG_WAIT_SECONDS = 1.0  # after which at most half of the threads for reads go on waiting
+SLOW_SECONDS = 0.05  # a read by key that takes longer in the event loop sends others to threads
+_CAREFUL_SECONDS = 5.0  # for so long
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,11 +45,15 @@ class Service:
     def __init__(self, db: Database, settings: Settings):
         self.db, self.settings = db, settings
         self.hub = Hub(Epochs(db.store))
-        self.metrics = Metrics(db)
+        self.metrics = Metrics()
         self._following: asyncio.Task[None] | None = None
-        self._given = 0  # pieces of work that run or wait for a thread
         self.feeds = 0  # that clients follow
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="viewkeep-serve")
+        long_waits = LongWaits(LONG_WAIT_SECONDS, threading.Semaphore(THREADS // 2))
+        self._readers = Threads("read", THREADS, WAITING, long_waits)
+        self._writers = Threads("write", WRITERS, WAITING)
+        self.status: Lookout[Status] = Lookout(lambda: db.status())
+        self.figures: Lookout[Figures] = Lookout(lambda: Figures.of(db))
+        self._careful_until = 0.0
 
     def relation(self, name: str) -> Source | View:
         """The table or view of this name; UnknownName suggests near ones."""
@@ -51,29 +65,56 @@ class Service:
         return found
 
     async def start(self) -> None:
-        """Begin to watch the store."""
+        """Begin to watch the store, from the task that all others of the server come from."""
+        claims.never_wait()
         self.hub.start()
         self._following = asyncio.create_task(self.metrics.follow(self.hub))
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run blocking work in a thread; Timeout after the seconds that a request may take.
+        """Run work that reads in a thread; Timeout after the seconds that a request may take.
 
-        Work that runs into the limit is not stopped, only not waited for: reads that can be long
-        are bounded by rows themselves. Overloaded if too much waits already.
+        Work that runs into the limit is not stopped, only not waited for. Overloaded if too much
+        waits already.
         """
-        if self._given >= THREADS + WAITING:
-            raise Overloaded(f"{WAITING:,} requests wait for a thread; try again")
-        loop = asyncio.get_running_loop()
-        call = loop.run_in_executor(self._threads, functools.partial(work, *args, **kwargs))
-        self._given += 1
-        call.add_done_callback(self._taken)
+        return await self._readers.run(self.settings.max_seconds, work, *args, **kwargs)
+
+    async def write(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work that may write, in a thread for writes.
+
+        Timeout, Locked and Overloaded: nothing was written, and nothing will be. OutcomeUnknown:
+        the write had begun, and nobody can say how it ended.
+        """
+        return await self._writers.run(self.settings.max_seconds, work, *args, **kwargs)
+
+    async def point(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a read by key: in the event loop, or in a thread while the store is slow."""
+        if self.is_slow:
+            return await self.run(read, *args, **kwargs)
+        with self.timed():
+            return read(*args, **kwargs)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a read in the event loop took long, a short while ago."""
+        return time.monotonic() < self._careful_until
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """A read in the event loop, which later ones are judged by."""
+        began = time.monotonic()
         try:
-            async with asyncio.timeout(self.settings.max_seconds):
-                return await call
-        except TimeoutError as error:
-            raise Timeout(
-                f"the request took longer than {self.settings.max_seconds:g} s, which is the limit"
-            ) from error
+            yield
+        finally:
+            ended = time.monotonic()
+            if ended - began > SLOW_SECONDS:
+                self._careful_until = ended + _CAREFUL_SECONDS
+
+    async def session(self, token: str | None) -> Session:
+        """A session that goes on from a token, and never waits itself."""
+        try:
+            return self.db.session(token, timeout=0.0)
+        except Locked:  # a token of writes that no epoch covers is compared with the logs' ends
+            return await self.run(self.db.session, token, timeout=0.0)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -86,12 +127,10 @@ class Service:
             self.feeds -= 1
             self.metrics.feeds.dec()
 
-    def _taken(self, call: asyncio.Future[T]) -> None:
-        self._given -= 1
-
     async def stop(self) -> None:
         """Let running work end; the database is the caller's to close."""
         await self.hub.stop()
         if self._following is not None:
             await self._following
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for part in (self._readers, self._writers, self.status, self.figures):
+            part.close()

@@ -139,7 +139,7 @@ def _add_rows(made: APIRouter, service: Service) -> None:
         if statement.explain:
             text = await service.run(db.explain, statement.sql)
             return JSONResponse({"explain": text})
-        return JSONResponse(table_of(await service.run(db.sql, statement.sql)))
+        return JSONResponse(table_of(await service.write(db.sql, statement.sql)))
 
 
 def _add_verification(made: APIRouter, service: Service, verifier: Verifier) -> None:

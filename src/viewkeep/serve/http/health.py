@@ -1,18 +1,19 @@
 """For who watches the server: is it alive, is it ready, and its metrics.
 
 Law: `/health` says that the server answers; `/ready` that the store can be read, that all views are
-loaded, and that they are not further behind than the asker accepts.
+loaded, and that they are not further behind than the asker accepts. They and `/metrics` answer
+within a bound, whatever reads and writes do (`lookout`).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from viewkeep.database import Database
 from viewkeep.errors import ViewkeepError
 from viewkeep.serve.http.answers import Json
 from viewkeep.serve.http.errors import documented
@@ -63,7 +64,7 @@ def routes(app: FastAPI, service: Service) -> None:
         """Whether the views are loaded, and not further behind than accepted; open to all."""
         try:
             service.hub.check()
-            found = await service.run(_readiness, service.db, lag_seconds, lag_operations)
+            found = _readiness(await service.status.look(), lag_seconds, lag_operations)
         except ViewkeepError as error:
             nothing = {"epoch": 0, "lag": 0, "lag_seconds": None}
             found = {"ready": False, **nothing, "reasons": [str(error)]}
@@ -77,13 +78,13 @@ def routes(app: FastAPI, service: Service) -> None:
     )
     async def metrics() -> Response:
         """What Prometheus collects."""
-        return Response(
-            await service.run(service.metrics.text), headers={"Content-Type": MEDIA_TYPE}
-        )
+        figures = None
+        with suppress(ViewkeepError):
+            figures = await service.figures.look()
+        return Response(service.metrics.text(figures), headers={"Content-Type": MEDIA_TYPE})
 
 
-def _readiness(db: Database, seconds: float | None, operations: int | None) -> dict[str, Any]:
-    status = db.status()
+def _readiness(status: Status, seconds: float | None, operations: int | None) -> dict[str, Any]:
     reasons = _reasons(status, seconds, operations)
     return {
         "ready": not reasons,

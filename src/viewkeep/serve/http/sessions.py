@@ -49,9 +49,9 @@ async def reading(
     """
     if at != "latest" and (at is not None or isinstance(found, View)):
         return await within(service, token, _called(found), read, quick=quick)
-    db = service.db
-    subject = db if token is None else db.session(token)
-    return read(subject) if quick else await service.run(read, subject), token
+    subject = service.db if token is None else await service.session(token)
+    run = service.point if quick else service.run
+    return await run(read, subject), token
 
 
 async def within(
@@ -61,18 +61,20 @@ async def within(
     work: Callable[[Session], T],
     *,
     quick: bool = False,
+    writes: bool = False,
 ) -> tuple[T, str]:
     """Run work in a session as soon as the published epoch covers it, and the session's token.
 
     Work that meets Timeout or NotReady is run again after the next epoch, so it must not have
     written before.
     """
-    session = service.db.session(token, timeout=0.0)
+    session = await service.session(token)
+    run = service.point if quick else service.write if writes else service.run
     began = time.monotonic()
     while True:
         seen = service.hub.published.epoch
         try:
-            found = work(session) if quick else await service.run(work, session)
+            found = await run(work, session)
             return found, session.token
         except Timeout as error:
             waited = time.monotonic() - began

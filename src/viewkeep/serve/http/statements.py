@@ -93,7 +93,8 @@ def routes(app: FastAPI, service: Service) -> None:
             def run(own: Session, text: str = text) -> bytes:
                 return dumps(_content(own.sql(text, at=when, **more), most))
 
-            body, token = await within(service, token, "what the query reads", run)
+            writes = not text.lstrip().upper().startswith("SELECT")
+            body, token = await within(service, token, "what the query reads", run, writes=writes)
         return answer(body, token)
 
     @app.get("/v1/explain", tags=["sql"], response_model=Explanation, responses=documented(404))

@@ -1,7 +1,8 @@
 """Writes: rows into base tables, and out of them.
 
 Law: one request is one atomic write, all of its rows or none; when it is answered the rows are as
-durable as the database. The answer's session token lets any later read see them.
+durable as the database. The answer's session token lets any later read see them. Of the errors only
+OutcomeUnknown leaves open whether the rows were written.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def routes(app: FastAPI, service: Service) -> None:
     db = service.db
 
     async def write(token: str | None, work: Callable[[Session], int | None]) -> Json:
-        session = db.session(token)
-        written = await service.run(work, session)
+        session = await service.session(token)
+        written = await service.write(work, session)
         return answer({"written": 1 if written is None else written}, session.token)
 
     def rows_of(given: GivenRows, table: str) -> list[dict[str, Any]]:

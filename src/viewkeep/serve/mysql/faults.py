@@ -38,6 +38,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (Overloaded, 1041, "HY000"),
     (vk.StoreFull, 1021, "HY000"),
     (vk.Locked, 1205, "HY000"),
+    (vk.OutcomeUnknown, 1180, "HY000"),
     (vk.Corrupt, 1194, "HY000"),
     (vk.StoreError, 1030, "HY000"),
 )

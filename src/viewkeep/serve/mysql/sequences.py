@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 
+from viewkeep import claims
 from viewkeep.database import Database
 from viewkeep.plan.nodes import Source
 from viewkeep.serve.mysql.declare import NEXT
@@ -49,12 +50,13 @@ class Sequences:
 
     def _reserve(self, table: Source, count: int, least: int = 1) -> tuple[int, int]:
         store, key = self._db.store, f"{NEXT}{table.number}"
-        while True:
-            old = store.meta_get(key)
-            first = int(old) if old is not None else self._largest(table) + 1
-            first = max(first, least)
-            if store.meta_cas(key, old, str(first + count).encode()):
-                return first, first + count
+        with claims.aside():  # numbers that are lost are no write
+            while True:
+                old = store.meta_get(key)
+                first = int(old) if old is not None else self._largest(table) + 1
+                first = max(first, least)
+                if store.meta_cas(key, old, str(first + count).encode()):
+                    return first, first + count
 
     def _largest(self, table: Source) -> int:
         rows = self._db.scan(table.table, reverse=True, limit=1).rows()

@@ -20,7 +20,7 @@ from viewkeep.access.prepared import Prepared
 from viewkeep.access.reads import At
 from viewkeep.access.results import Result
 from viewkeep.access.sessions import Session
-from viewkeep.errors import NotReady, ViewkeepError
+from viewkeep.errors import NotReady, OutcomeUnknown, ViewkeepError
 from viewkeep.serve.mysql import dialect
 from viewkeep.serve.mysql.answers import Answer, Done, Rows, frame_rows
 from viewkeep.serve.mysql.assignments import assignments_of
@@ -183,7 +183,8 @@ class ClientSession:
         statement is translated anew.
         """
         found = self._shared.translator.find_point(statement)
-        if found is None or self.database != DATABASE_NAME:
+        service = self._shared.service
+        if found is None or self.database != DATABASE_NAME or service.is_slow:
             return None
         ready = self._ready.get(found.text)
         try:
@@ -191,7 +192,8 @@ class ClientSession:
                 if len(self._ready) >= _READY:
                     self._ready.clear()
                 ready = self._ready[found.text] = self._session.prepare(found.text)
-            result = ready.point(*found.values(statement), at=self._at())
+            with service.timed():
+                result = ready.point(*found.values(statement), at=self._at())
         except ViewkeepError:
             return None
         if result is None:
@@ -320,7 +322,7 @@ class ClientSession:
     # -- writes --------------------------------------------------------------------------------
 
     async def _insert(self, statement: Statement) -> Done:
-        done = await self._run(self._insert_now, statement)
+        done = await self._write(self._insert_now, statement)
         if done is None:
             done = await self._insert_query(statement)
         self._wrote(done.affected)
@@ -350,7 +352,7 @@ class ClientSession:
             text = re.sub(r"^INSERT\s+INTO", "INSERT OR REPLACE INTO", text, count=1)
 
         async def insert() -> Result:
-            return await self._run(self._session.sql, text)
+            return await self._write(self._session.sql, text)
 
         result = await self._promised(insert)
         return Done(result.affected, 0, f"Records: {result.affected}  Duplicates: 0  Warnings: 0")
@@ -358,7 +360,7 @@ class ClientSession:
     async def _change(self, statement: Statement) -> Done:
         translation = await self._translation(statement)
         values = translation.values(statement)
-        result = await self._run(self._change_now, translation, values)
+        result = await self._write(self._change_now, translation, values)
         self._wrote(result.affected)
         n = result.affected
         info = f"Rows matched: {n}  Changed: {n}  Warnings: 0"
@@ -388,7 +390,7 @@ class ClientSession:
             return await self._deallocate(statement)
         ignore = self.variables.text("viewkeep_constraints") == "ignore"
         arguments = (statement, self._around, ignore, lambda text: self._warn(1235, text))
-        await self._run(define, self._db, self._session, *arguments)
+        await self._write(define, self._db, self._session, *arguments)
         self.transactions.settle()  # as in MySQL, a definition ends the transaction before it
         return Done()
 
@@ -458,7 +460,7 @@ class ClientSession:
                 self.variables.set_names(str(item.value))
             elif item.name == "viewkeep_session":
                 # The token replaces what this session has promised so far.
-                self._session = self._db.session(str(item.value), timeout=0)
+                self._session = await self._shared.service.session(str(item.value))
                 self._ready = {}
             elif str(item.value).upper() != "DEFAULT" or item.name.startswith("viewkeep_"):
                 self.variables.set(item.name, item.value)
@@ -502,6 +504,13 @@ class ClientSession:
 
     async def _run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._shared.service.run(work, *args, **kwargs)
+
+    async def _write(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await self._shared.service.write(work, *args, **kwargs)
+        except OutcomeUnknown:
+            self._wrote(1)  # for all we know
+            raise
 
     def _functions(self) -> dict[str, Callable[[], object]]:
         def now() -> dt.datetime:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import lmdb
 
+from viewkeep import claims
 from viewkeep.errors import Corrupt, StoreError, StoreFull
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS, WriteLock
 
@@ -129,6 +130,7 @@ class Environment:
         """A write transaction that commits at the end, or aborts if an error passes."""
         with translated, self.lock, self.begin(write=True, buffers=buffers) as txn:
             yield txn
+            claims.begin()
 
     @contextlib.contextmanager
     def reading(self, *, buffers: bool = False) -> Iterator[Transaction]:

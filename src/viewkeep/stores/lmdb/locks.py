@@ -1,6 +1,7 @@
 """The turn to write to an environment, which ends with an error instead of waiting for ever.
 
 Law: at most one thread of one process holds the turn; it ends when the holder releases it or dies.
+Nobody waits for it longer than its claim allows (`claims`).
 
 LMDB's own write lock has no deadline, so a writer that is stopped would stop all others with it.
 Whoever wants to write takes this lock first, and so never waits for LMDB's. It is a POSIX record
@@ -17,11 +18,13 @@ import threading
 import time
 from pathlib import Path
 
+from viewkeep.claims import Waiting
 from viewkeep.errors import Locked
 
 FILE = "writer.lock"
 DEFAULT_SECONDS = 30.0
 _LONGEST_PAUSE = 0.001  # seconds between two looks at a lock that another process holds
+_PIECE = 0.1  # seconds of one wait for another thread
 _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, process
 
 
@@ -34,10 +37,8 @@ class WriteLock:
         self._file = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def __enter__(self) -> None:
-        if not self._threads.acquire(blocking=False) and not self._threads.acquire(
-            timeout=self.seconds
-        ):
-            raise self._refusal("another thread of this process")
+        if not self._threads.acquire(blocking=False):
+            self._wait_for_threads()
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -54,31 +55,41 @@ class WriteLock:
         """Nobody in this process writes any more."""
         os.close(self._file)
 
+    def _wait_for_threads(self) -> None:
+        """Wait for another thread of this process, in pieces, since a claim can be given up."""
+        with Waiting(self.seconds) as waiting:
+            while (left := waiting.left) > 0:
+                if self._threads.acquire(timeout=min(left, _PIECE)):
+                    return
+            # That thread may itself wait for another process.
+            raise self._refusal(self._holder() or "another thread of this process", waiting.waited)
+
     def _wait(self) -> None:
         """Look again and again: the system has no wait with a deadline that threads can use."""
-        ends, pause = time.monotonic() + self.seconds, 0.00005
+        pause = 0.00005
         try:
-            while True:
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                try:
-                    fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except (BlockingIOError, PermissionError):
-                    if time.monotonic() > ends:
-                        raise self._refusal(f"process {self._holder()}") from None
+            with Waiting(self.seconds) as waiting:
+                while waiting.left > 0:
+                    time.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    try:
+                        fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        return
+                    except (BlockingIOError, PermissionError):
+                        continue
+                raise self._refusal(self._holder() or "a process that has ended", waiting.waited)
         except BaseException:
             self._threads.release()
             raise
 
-    def _holder(self) -> int | str:
-        """The id of the process that holds the lock."""
+    def _holder(self) -> str | None:
+        """The other process that holds the lock."""
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, holder = _FLOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, asked))
-        return "that has just ended" if kind == fcntl.F_UNLCK else int(holder)
+        return None if kind == fcntl.F_UNLCK else f"process {holder}"
 
-    def _refusal(self, holder: str) -> Locked:
+    def _refusal(self, holder: str, waited: float) -> Locked:
         return Locked(
-            f"{holder} has kept others from writing to {self.folder} for {self.seconds:g} seconds; "
+            f"{holder} has kept others from writing to {self.folder} for {waited:.1f} seconds; "
             "nothing was written. If it is stopped, let it go on or end it, and write again"
         )

@@ -19,6 +19,7 @@ from zlib import crc32
 import lmdb
 import numpy as np
 
+from viewkeep import claims
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.codec.many import hash_keys
 from viewkeep.codec.rows import RowCodec
@@ -89,6 +90,7 @@ def _commit(
     changed = {index: prepared[index] for index in others if prepared[index].segments}
     if changed:
         redo.save(nodes[first], staged[first].txn, changed)
+    claims.begin()
     commit(staged[first].txn)
     for index in changed:
         try:
@@ -133,7 +135,9 @@ def _write_one(nodes: Sequence[Environment], table_write: TableWrite) -> dict[in
         segment = segments.pack_one(
             table_write.table, table_write.kind, key, after, before, moment, end.log_bytes
         )
-        return {index: log.append_value(node, txn, end.offset, 1, segment)}
+        stop = log.append_value(node, txn, end.offset, 1, segment)
+        claims.begin()
+        return {index: stop}
 
 
 def _check(table_write: TableWrite) -> None:
