@@ -19,9 +19,13 @@ def environment() -> dict[str, str]:
 
 
 def run_python(*arguments: str) -> str:
-    """Run Python to its end; what it printed."""
+    """Run Python to its end, for a minute at most; what it printed."""
     done = subprocess.run(
-        [sys.executable, *arguments], check=True, env=environment(), stdout=subprocess.PIPE
+        [sys.executable, *arguments],
+        check=True,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        timeout=60,
     )
     return done.stdout.decode()
 

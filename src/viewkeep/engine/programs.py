@@ -9,6 +9,7 @@ change, so changes are serial and all or nothing. View definitions are records o
 from __future__ import annotations
 
 import json
+import os
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,7 @@ EMPTY = PlanVersion(0)
 _cache: dict[tuple[str, int], tuple[bytes, PlanVersion]] = {}  # with their records
 _definitions: dict[bytes, View] = {}  # by the bytes of their records
 _lock = threading.Lock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def plan_key(version: int) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
-from os import getpid
+from os import getpid, register_at_fork
 from threading import Lock
 from typing import Protocol, cast
 
@@ -24,6 +24,7 @@ GROUP = "viewkeep.stores"
 _MOST_BORROWED = 12
 _borrowed: deque[tuple[int, Store]] = deque()
 _lock = Lock()
+register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 # Known without an installed package's entry points, so a source checkout works too.
 _BUILT_IN = {"lmdb": "viewkeep.stores.lmdb:LmdbStore"}
 

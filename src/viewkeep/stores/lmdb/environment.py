@@ -20,6 +20,7 @@ import lmdb
 
 from viewkeep import claims
 from viewkeep.errors import Corrupt, StoreError, StoreFull
+from viewkeep.stores.lmdb.forks import Inherited
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS, WriteLock
 
 # Whether values are bytes or memoryviews depends on `buffers`, which types cannot follow here.
@@ -106,7 +107,7 @@ class Environment:
     path: Path
     env: Any
     dbs: dict[str, Any]
-    lock: WriteLock
+    lock: WriteLock | Inherited
     uses: int = field(default=0)
 
     def begin(self, *, write: bool = False, buffers: bool = False) -> Transaction:
@@ -150,16 +151,6 @@ class Environment:
             return int((self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"])
 
 
-class _Forked:
-    """Stands in a forked child for an environment of its parent, which it must not use."""
-
-    def __init__(self, env: Any):
-        self.parents = env
-
-    def __getattr__(self, name: str) -> Any:
-        raise StoreError("this store was opened before a fork; open it again in this process")
-
-
 _lock = threading.Lock()
 _shared: dict[tuple[int, int], Environment] = {}
 
@@ -173,8 +164,8 @@ def _after_fork() -> None:
     # Another thread may have held the lock when the process forked.
     _lock = threading.Lock()
     for shared in _shared.values():
-        if not isinstance(shared.env, _Forked):
-            shared.env = _Forked(shared.env)
+        shared.env, shared.lock = Inherited(shared.env), Inherited(shared.lock)
+    _shared.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -213,8 +204,8 @@ def share(
 ) -> Environment:
     """This process's handle on an environment; each call needs one `release`.
 
-    LMDB must not be opened twice by one process, nor used across a fork; files are told apart by
-    inode, so a database made anew at the same path is not mistaken for the old one.
+    LMDB must not be opened twice by one process, nor used across a fork (`forks`); files are told
+    apart by inode, so a database made anew at the same path is not mistaken for the old one.
     """
     try:
         status = os.stat(path / "data.mdb")
@@ -223,10 +214,6 @@ def share(
     identity = (status.st_dev, status.st_ino)
     with _lock, translated:
         shared = _shared.get(identity)
-        if shared is not None and isinstance(shared.env, _Forked):
-            # Frees this process's copy only; the parent's goes on.
-            shared.env.parents.close()
-            shared = None
         if shared is None:
             env = _open(path, len(names), map_size, sync=sync, create=False)
             lock = WriteLock(path, lock_seconds)
@@ -252,7 +239,7 @@ def release(shared: Environment) -> None:
     """Give back a handle; the last one closes the environment, with all of it on disk."""
     with _lock:
         shared.uses -= 1
-        if shared.uses or isinstance(shared.env, _Forked):
+        if shared.uses or isinstance(shared.env, Inherited):
             return
         for identity, candidate in list(_shared.items()):
             if candidate is shared:
