@@ -29,7 +29,8 @@ test-faults: $(STAMP) ## kill -9 of driver, workers and writers, many rounds
 	$(PYTEST) -m faults $(ARGS)
 
 CAMPAIGN = $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
-	$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP_GOING),--keep-going) $(if $(HISTORY),--history)
+	$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP_GOING),--keep-going) $(if $(HISTORY),--history) \
+	$(if $(PROCESSES),--processes)
 
 test-campaign: $(STAMP) ## random histories with faults at every place; SECONDS=600 SEED=1 ROUNDS=100 (docs/campaign.md)
 	$(PY) -m tests.campaign $(CAMPAIGN)

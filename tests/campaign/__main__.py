@@ -16,6 +16,8 @@ from pathlib import Path
 
 from .disk import VARIABLE, Disk, build
 
+PROCESSES_EVERY = 50  # seeds, one is of a round with real processes
+
 
 def main() -> int:
     """Start again with the failing disk preloaded, then play."""
@@ -24,6 +26,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=None, help="how many; default: by time")
     parser.add_argument("--seconds", type=float, default=None, help="how long; default: 60")
     parser.add_argument("--keep-going", action="store_true", help="go on after a finding")
+    parser.add_argument("--processes", action="store_true", help="rounds with processes only")
     parser.add_argument("--history", action="store_true", help="print what each round does")
     options = parser.parse_args()
     if VARIABLE not in os.environ:
@@ -46,6 +49,7 @@ def main() -> int:
 
 def play(options: argparse.Namespace, disk: Disk) -> int:
     """Rounds of rising seeds until the number or the time is reached."""
+    from .processes import ProcessRound
     from .rounds import Round
 
     seconds = options.seconds
@@ -64,22 +68,25 @@ def play(options: argparse.Namespace, disk: Disk) -> int:
                 told = spent
                 print(f"{rounds} rounds in {spent:.0f} s, {len(findings)} findings", flush=True)
             seed = options.seed + rounds
-            played = Round(seed, Path(folder), disk)
+            is_process_round = options.processes or seed % PROCESSES_EVERY == 0
+            played = (ProcessRound if is_process_round else Round)(seed, Path(folder), disk)
+            happened["round with processes"] += is_process_round
             rounds += 1
             try:
                 happened += played.play()
                 if options.history:
-                    print(*played.world.history, sep="\n  ")
+                    print(*played.history, sep="\n  ")
             except Exception as error:
                 findings.append(seed)
                 print(f"\nFINDING in the round of seed {seed}: {type(error).__name__}: {error}")
-                print(*played.world.history, sep="\n  ")
+                print(*played.history, sep="\n  ")
                 traceback.print_exc(limit=-6, file=sys.stdout)
-                print(f"Replay: make test-campaign SEED={seed} ROUNDS=1", flush=True)
+                flag = " PROCESSES=1" if options.processes else ""
+                print(f"Replay: make test-campaign SEED={seed} ROUNDS=1{flag}", flush=True)
                 if not options.keep_going:
                     break
             finally:
-                played.world.remove()
+                played.remove()
     spent = time.perf_counter() - began
     print(f"{rounds} rounds in {spent:.0f} s ({rounds / spent:.1f} a second); what happened:")
     for name, count in sorted(happened.items()):

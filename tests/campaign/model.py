@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -23,9 +23,8 @@ from viewkeep.stores.contract import Cut
 Key = tuple[Any, ...]
 Row = dict[str, Any]
 Rows = dict[Key, Row]
-# A row that a write leaves: the number of its table, its key, and the row or None.
-Change = tuple[int, Key, Row | None]
-Effect = Callable[["Model"], list[Change]]
+Change = tuple[Key, Row | None]  # a row that a write leaves, or None where it leaves none
+Effect = Callable[[Rows], list[Change]]  # what a write leaves, by the rows that it meets
 
 
 class Finding(Exception):
@@ -37,6 +36,7 @@ class Write:
     """A write that is in the database: the rows it left and its end in each log it touched."""
 
     number: int
+    table: int
     changes: tuple[Change, ...]
     ends: Mapping[int, int]
 
@@ -68,13 +68,15 @@ class Model:
     def table(self, number: int) -> Rows:
         return self.rows.setdefault(number, {})
 
-    def effective(self, changes: Sequence[Change]) -> list[Change]:
+    def effective(self, table: int, changes: Sequence[Change]) -> list[Change]:
         """Without the deletions of rows that are not there, which leave nothing in the log."""
-        return [c for c in changes if c[2] is not None or c[1] in self.table(c[0])]
+        return [c for c in changes if c[1] is not None or c[0] in self.table(table)]
 
-    def commit(self, changes: Sequence[Change], ends: Mapping[int, int]) -> None:
+    def commit(
+        self, number: int, table: int, changes: Sequence[Change], ends: Mapping[int, int]
+    ) -> None:
         """The store has these rows; `ends` are the ends of the logs that it touched."""
-        done = self.effective(changes)
+        done = self.effective(table, changes)
         moved = {node: end for node, end in ends.items() if end > self.offsets[node]}
         grown = sum(end - self.offsets[node] for node, end in moved.items())
         if grown != len(done):
@@ -82,26 +84,26 @@ class Model:
         for node, end in moved.items():
             self.offsets[node] = end
         self.operations += len(done)
-        for table, key, row in done:
-            if row is None:
-                self.table(table).pop(key)
-            else:
-                self.table(table)[key] = row
+        apply(self.table(table), done)
         if done:
-            self.writes.append(Write(self.numbers, tuple(done), moved))
+            self.writes.append(Write(number, table, tuple(done), moved))
 
     def at(self, cut: Cut) -> dict[int, Rows]:
         """The rows of every table before a cut."""
         found: dict[int, Rows] = {}
         for write in self.writes:
             if write.is_inside(cut):
-                for table, key, row in write.changes:
-                    held = found.setdefault(table, {})
-                    if row is None:
-                        held.pop(key, None)
-                    else:
-                        held[key] = row
+                apply(found.setdefault(write.table, {}), write.changes)
         return found
+
+
+def apply(rows: Rows, changes: Iterable[Change]) -> None:
+    """Change the rows of a table as a write does."""
+    for key, row in changes:
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
 
 
 Multiset = Counter[tuple[Any, ...]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 ACCOUNTS = """CREATE TABLE accounts (
   id BIGINT, owner INT, amount BIGINT, w BIGINT, PRIMARY KEY (id))"""
 ITEMS = """CREATE TABLE items (
-  a BIGINT, b INT, v BIGINT, s STRING, w BIGINT, PRIMARY KEY (a, b))"""
+  a BIGINT, b INT, v BIGINT, s STRING, x DOUBLE, w BIGINT, PRIMARY KEY (a, b))"""
 NOTES = "CREATE TABLE notes (id BIGINT, text STRING, w BIGINT, PRIMARY KEY (id))"
 
 VIEWS = {
@@ -30,9 +30,23 @@ VIEWS = {
     "by_letter": "SELECT s, COUNT(DISTINCT a) AS accounts, AVG(v) AS mean FROM items GROUP BY s",
     "indexed": "SELECT id, amount, owner FROM accounts ORDER BY owner, amount DESC",
     "above": "SELECT id, amount FROM accounts WHERE amount > (SELECT AVG(amount) FROM accounts)",
+    "doubles": "SELECT a, SUM(x) AS total, AVG(x) AS mean, STDDEV(x) AS spread FROM items "
+    "GROUP BY a",
+    "known": "SELECT a, b, v, s FROM items WHERE v IS NOT NULL",
+}
+# What CREATE OR REPLACE makes of a view: other columns, other rows, another key.
+REPLACEMENTS = {
+    "total": "SELECT SUM(v) AS total, MAX(x) AS most FROM items",
+    "rich": "SELECT owner, id FROM accounts WHERE amount > 20",
+    "per_owner": "SELECT owner, AVG(amount) AS mean FROM accounts WHERE id > 1 GROUP BY owner",
+    "letters": "SELECT s, b, COUNT(*) AS n FROM items GROUP BY s, b",
+    "top": "SELECT a, b, v FROM items ORDER BY v, a, b LIMIT 2",
+    "joined": "SELECT i.s, c.owner, COUNT(*) AS n FROM items i JOIN accounts c ON i.a = c.id "
+    "GROUP BY i.s, c.owner",
 }
 OVER_VIEWS = {
     "sizes": ("per_owner", "SELECT n, COUNT(*) AS times FROM per_owner GROUP BY n"),
     "rich_owners": ("rich", "SELECT owner, SUM(amount) AS amount FROM rich GROUP BY owner"),
     "top_sum": ("top", "SELECT SUM(amount) AS amount, COUNT(*) AS n FROM top"),
 }
+NOTED = "SELECT text, COUNT(*) AS n, MAX(id) AS newest FROM notes GROUP BY text"

@@ -23,7 +23,8 @@ def test_fifty_rounds_have_no_finding() -> None:
     ended = campaign("--rounds", "50", "--seed", "1")
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]
     # The faults that the rounds are about really happen.
-    for fault in ("death before a commit", "another step after a call", "stale driver"):
+    faults = ("death before a commit", "another step after a call", "stale driver")
+    for fault in (*faults, "snapshot read", "view replaced", "round with processes"):
         assert re.search(rf"[1-9][\d,]*  {fault}", ended.stdout), fault
 
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from viewkeep.stores.lmdb import environment
 from viewkeep.stores.lmdb.environment import Environment
 
 from .disk import Disk
+from .model import Effect
 
 START = 1_700_000_000.0
 PLACES = ("before a call", "after a call", "before a commit", "after a commit")
@@ -39,13 +41,26 @@ class PowerLoss(BaseException):
     """The machine died here, and every process with it."""
 
 
+@dataclass(frozen=True)
+class Intent:
+    """The write that a process is about to make: its number, what it leaves, and when it began.
+
+    A statement with a condition writes the rows that it has read, if they are still as they were:
+    rows that have come to match since it `began` stay as they are.
+    """
+
+    number: int
+    effect: Effect
+    began: int  # the number of writes before it
+
+
 class Process:
     """A process of the machine: its number, its store, its database object."""
 
     def __init__(self, world: World, name: str):
         self.world, self.name = world, name
         self.pid = world.new_pid()
-        self.effect: Any = None  # of the write that the process is about to make
+        self.intent: Intent | None = None
         self.store = CutStore(open_store(world.url), self)
         self.db = viewkeep.Database(self.store, world.url)
 
@@ -72,7 +87,7 @@ class CutStore(FaultyStore):
         return result
 
 
-class _Transaction:
+class CutTransaction:
     """A write transaction whose commit is a place to die at."""
 
     def __init__(self, txn: Any, world: World):
@@ -83,7 +98,7 @@ class _Transaction:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.txn, name)
 
-    def __enter__(self) -> _Transaction:
+    def __enter__(self) -> CutTransaction:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -119,7 +134,8 @@ class World:
         self.live: set[int] = set()
         self.pids = 1000
         self.now = START
-        self.ahead = 0.0  # the farthest that the clock has jumped forward
+        self.monotonic = 0.0
+        self.leaps = 0  # jumps of the clock that no pin outlasts
         self.current: Process | None = None
         self.fault: tuple[str, str, int] | None = None  # what, where, after how many places
         self.interrupt: Callable[[Process | None], None] | None = None
@@ -130,6 +146,11 @@ class World:
         self.pids += 1
         self.live.add(self.pids)
         return self.pids
+
+    def pass_time(self, seconds: float) -> None:
+        """Time goes by between two steps."""
+        self.now += seconds
+        self.monotonic += seconds
 
     def note(self, text: str) -> None:
         self.history.append(text)
@@ -178,7 +199,7 @@ class World:
 
         def cut_begin(shared: Environment, *, write: bool = False, buffers: bool = False) -> Any:
             txn = begin(shared, write=write, buffers=buffers)
-            return _Transaction(txn, self) if write else txn
+            return CutTransaction(txn, self) if write else txn
 
         def cut_within(shared: Environment, txn: Any) -> Any:
             return within(shared, getattr(txn, "txn", txn))
@@ -192,6 +213,7 @@ class World:
             (Environment, "within", cut_within),
             (time, "time", clock),
             (time, "time_ns", lambda: int(clock() * 1e9)),
+            (time, "monotonic", lambda: self.monotonic),
             (lease, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
             (lease, "_started", lambda pid: "alive" if pid in self.live else ""),
             (stretches, "_LEAST", 2),
