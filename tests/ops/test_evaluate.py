@@ -8,7 +8,7 @@ import pytest
 from viewkeep.expr import Expr, Lit, Ref
 from viewkeep.ops import evaluate
 from viewkeep.ops.functions import call, cast_to
-from viewkeep.types import BIGINT, INT, STRING, TIMESTAMP
+from viewkeep.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP
 
 ROWS = pl.DataFrame({"a": [None, 0, 5, -8, 2**40]}, schema={"a": pl.Int64})
 
@@ -53,3 +53,22 @@ def test_stages_change_no_value() -> None:
 def _remainder(value: int) -> int:
     """Of the sign of the dividend, as in Spark."""
     return abs(value) % 1000003 * (1 if value >= 0 else -1)
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        call("nullif", (Lit(2.5, DOUBLE), cast_to(Ref("s", STRING), DOUBLE))),
+        call("gt", (Lit(2.5, DOUBLE), cast_to(Ref("s", STRING), DOUBLE))),
+        call("divide", (Lit(2.5, DOUBLE), cast_to(Ref("s", STRING), DOUBLE))),
+        call("remainder", (Lit(2.5, DOUBLE), cast_to(Ref("s", STRING), DOUBLE))),
+        call("concat", (Lit("a", STRING), cast_to(cast_to(Ref("s", STRING), DOUBLE), STRING))),
+        call("concat_ws", (Ref("s", STRING), Lit("a", STRING), Lit("b", STRING))),
+    ],
+    ids=str,
+)
+def test_a_constant_beside_rows_that_are_all_null(expr: Expr) -> None:
+    """polars may hold a column of equal values as one value; there is a result for each row."""
+    rows = pl.DataFrame({"s": ["x", "y", "z"]})
+    together = evaluate.compute(rows, [expr])[0].to_list()
+    assert together == [evaluate.compute(rows[at : at + 1], [expr])[0].item() for at in range(3)]

@@ -75,6 +75,7 @@ STRINGS: list[tuple[Expr, str]] = [
     (call("||", [S, NULL]), "s || NULL"),
     (call("concat_ws", [_text(", "), S, T, N]), "concat_ws(', ', s, t, n)"),
     (call("concat_ws", [T, S, S]), "concat_ws(t, s, s)"),
+    (call("concat_ws", [T, _text("a"), _text("b")]), "concat_ws(t, 'a', 'b')"),
     (call("concat_ws", [T]), "concat_ws(t)"),
     (call("concat_ws", [NULL, S]), "concat_ws(NULL, s)"),
     (call("upper", [S]), "upper(s)"),

@@ -119,7 +119,7 @@ def ratio(over: pl.Expr, under: pl.Expr) -> pl.Expr:
     so the last bit would depend on how many rows there are.
     """
     pair = [over, under]
-    return pl.map_batches(pair, _float_ratio, return_dtype=pl.Float64, is_elementwise=True)
+    return pl.map_batches(pair, _float_ratio, return_dtype=pl.Float64)
 
 
 def _float_ratio(columns: Sequence[pl.Series]) -> pl.Series:
@@ -140,7 +140,7 @@ def _remainder(site: Site) -> pl.Expr:
     if site.result.is_decimal:
         return decimals.remainder(a, b, *_pair(site), site.result)
     if site.result == DOUBLE:
-        return pl.map_batches([a, b], _float_rest, return_dtype=pl.Float64, is_elementwise=True)
+        return pl.map_batches([a, b], _float_rest, return_dtype=pl.Float64)
     return a - _towards_zero(a, b) * b
 
 

@@ -22,7 +22,9 @@ def each(function: Callable[..., object], dtype: pl.DataType, *args: pl.Expr) ->
             values = [None if None in row else function(*row) for row in zip(*lists, strict=True)]
         return pl.Series(columns[0].name, values, dtype=dtype)
 
-    return pl.map_batches(list(args), run, return_dtype=dtype, is_elementwise=True)
+    # Not `is_elementwise`: polars would pass a column of equal values as one value, and a result of
+    # one value beside a constant is no column.
+    return pl.map_batches(list(args), run, return_dtype=dtype)
 
 
 def aligned(columns: Sequence[pl.Series]) -> list[pl.Series]:

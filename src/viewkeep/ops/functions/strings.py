@@ -98,8 +98,9 @@ def _concat_ws(site: Site) -> pl.Expr:
     constant = site.constants.get(0)
     if isinstance(constant, str):
         return pl.concat_str(*parts, separator=constant, ignore_nulls=True)
-    joined = pl.concat_list(*parts).list.drop_nulls().list.join(separator)
-    return pl.when(known).then(joined)
+    # A list for each separator, also where all the parts are constants.
+    lists = pl.concat_list(pl.when(known).then(parts[0]), *parts[1:])
+    return pl.when(known).then(lists.list.drop_nulls().list.join(separator))
 
 
 def _part(site: Site, start: pl.Expr, length: pl.Expr | None) -> pl.Expr:
