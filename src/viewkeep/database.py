@@ -24,6 +24,7 @@ from viewkeep.access.sessions import WAIT_SECONDS, Session
 from viewkeep.access.statements import Statements
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.errors import (
     Corrupt,
@@ -113,14 +114,29 @@ class Database:
 
     # -- SQL -----------------------------------------------------------------------------------
 
-    def sql(self, text: str, parameters: Sequence[object] = (), *, at: At | None = None) -> Result:
+    def sql(
+        self,
+        text: str,
+        parameters: Sequence[object] = (),
+        *,
+        at: At | None = None,
+        max_seconds: float | None = None,
+        max_query_memory: int | None = None,
+    ) -> Result:
         """Run one or more statements separated by `;`; the result is the last one's.
 
         `parameters` are the values for each `?`. An error ends the run; the statements before it
         are done. A SELECT of base tables alone sees them as they are now, or with `at="stable"` at
         the published cut; one that reads a view sees all at the published epoch.
+
+        A query that takes longer than `max_seconds` in all, or would hold more than
+        `max_query_memory` bytes (half of the machine's memory unless told), is ended with
+        QueryTimeout or QueryTooLarge.
         """
-        return self._executor.one(text, at, parameters)
+        if max_seconds is None and max_query_memory is None:
+            return self._executor.one(text, at, parameters)
+        with Budget(max_seconds, max_query_memory).applied():
+            return self._executor.one(text, at, parameters)
 
     def execute(
         self, text: str, parameters: Sequence[object] = (), *, at: At | None = None

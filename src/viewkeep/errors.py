@@ -5,7 +5,8 @@ ViewkeepError
 │   ├── SqlSyntaxError         it does not parse
 │   ├── UnknownName            a table, view, column or function does not exist
 │   ├── TypeMismatch           an expression or a value has the wrong type
-│   └── Unsupported            valid SQL that cannot be kept incrementally (yet)
+│   ├── Unsupported            valid SQL that cannot be kept incrementally (yet)
+│   └── QueryTooLarge          a query needs more memory, or gives more, than it may
 ├── CatalogError           the object exists already, is in use, or is not there
 ├── InvalidRow             a row is refused: NULL key, wrong type, too large
 ├── Conflict               a row was not as the writer expected it
@@ -16,6 +17,8 @@ ViewkeepError
 ├── InvalidReadPoint       `at` is neither "stable", "latest" nor the number of an epoch
 ├── InvalidToken           a session, feed or scan token is damaged, or of something else
 ├── Timeout                waiting for an epoch took too long
+│   └── QueryTimeout           a query took longer than it may, and was ended
+├── Overloaded             too much work waits, or runs; nothing was done
 ├── InvalidSetting         a server was given settings that are not safe or do not fit together
 ├── PipelineError          an epoch failed; the message names the cause
 │   ├── OperatorFailed         a part of the plan cannot process the rows of an epoch
@@ -67,6 +70,10 @@ class Unsupported(SqlError):
     """Valid SQL that viewkeep cannot keep incrementally; the hint says what would work."""
 
 
+class QueryTooLarge(SqlError):
+    """A query needs more memory, or gives more rows or bytes, than its limits allow."""
+
+
 class CatalogError(ViewkeepError):
     """The object exists already, is in use, or is not there."""
 
@@ -105,6 +112,14 @@ class InvalidToken(ViewkeepError):
 
 class Timeout(ViewkeepError):
     """Waiting for an epoch took too long; the message says how far behind the views are."""
+
+
+class QueryTimeout(Timeout):
+    """A query took longer than it may, and was ended."""
+
+
+class Overloaded(ViewkeepError):
+    """More work waits or runs than is taken on; nothing was done. Try again."""
 
 
 class InvalidSetting(ViewkeepError):

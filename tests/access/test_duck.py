@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import threading
 from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from viewkeep.access import duck
-from viewkeep.errors import SqlError, Timeout, UnknownName, Unsupported
+from viewkeep.access import duck, duck_child, duck_pool
+from viewkeep.errors import (
+    QueryTimeout,
+    QueryTooLarge,
+    SqlError,
+    Timeout,
+    UnknownName,
+    Unsupported,
+)
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -33,6 +39,7 @@ SHOP = """
         (DATE '2024-03-02', 1, 1, 7, TIMESTAMP '2024-03-02 09:00:00'),
         (DATE '2024-03-05', 1, NULL, 9, NULL);
 """
+MEMORY = 128 << 20
 ALWAYS = "rand() >= 0"  # true, and no view is kept by it
 
 
@@ -177,7 +184,7 @@ def test_nothing_outside_is_reached(shop: Database, text: str) -> None:
 def test_duckdb_itself_is_closed() -> None:
     items = duckdb.sql("SELECT 1 AS x").arrow()  # a variable is no table
     assert items is not None
-    with duck._connection() as connection:
+    with duck_child.open_duck(64 << 20) as connection:
         for text in (
             "SELECT * FROM read_csv('/etc/passwd')",
             "SELECT * FROM read_text('/etc/passwd')",
@@ -221,19 +228,21 @@ def test_bounds(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(duck, "MOST_ROWS", 3)
         assert len(shop.sql(f"SELECT id FROM items WHERE {ALWAYS}")) == 3
-        with pytest.raises(Unsupported, match="reads more than 3 rows"):
+        with pytest.raises(QueryTooLarge, match="reads more than 3 rows"):
             shop.sql(f"SELECT id FROM items JOIN sold ON item = id AND {ALWAYS}")
     with monkeypatch.context() as patch:
-        patch.setattr(duck, "MOST_RESULTS", 2)
-        with pytest.raises(Unsupported, match="gives more than 2 rows"):
+        patch.setattr(duck_pool, "MOST_RESULTS", 2)
+        with pytest.raises(QueryTooLarge, match="gives more than 2 rows"):
             shop.sql(f"SELECT id FROM items WHERE {ALWAYS}")
     with monkeypatch.context() as patch:
-        patch.setattr(duck, "MOST_BYTES", 1_000)
-        with pytest.raises(Unsupported, match="gives more than 1,000 bytes"):
+        patch.setattr(duck_pool, "MOST_BYTES", 1_000)
+        with pytest.raises(QueryTooLarge, match="gives more than 1,000 bytes"):
             shop.sql(f"SELECT repeat('x', 2000) AS x FROM items WHERE {ALWAYS}")
-    with monkeypatch.context() as patch:
-        patch.setattr(duck, "MOST_SECONDS", 0.3)
-        endless = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r"
-        with pytest.raises((Timeout, Unsupported), match=r"0\.3 s|2GB"):
-            shop.sql(f"{endless} WHERE n < 0")
-    assert not [t for t in threading.enumerate() if isinstance(t, threading.Timer)]
+    endless = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r"
+    with pytest.raises(QueryTimeout, match=r"took longer than 2 s.*\(max_seconds\)"):
+        shop.sql(f"{endless} WHERE n < 0", max_seconds=2)
+    with pytest.raises(QueryTooLarge, match=r"the 128 MiB that.*\(max_query_memory\)"):
+        shop.sql(
+            "SELECT length(repeat('x', 1000000000)) AS n, uuid() AS u", max_query_memory=MEMORY
+        )
+    assert len(shop.sql(f"SELECT id FROM items WHERE {ALWAYS}", max_query_memory=MEMORY)) == 3

@@ -1,43 +1,28 @@
 """Queries that our operators do not answer, answered by DuckDB over rows read at one point.
 
-Law: DuckDB sees the rows of the relations that the query names, at one point, and nothing else: it
-may not read files, reach the network, load extensions or change its settings. Rows, memory and time
-are bounded; what would be more ends with an error that says so.
+Law: DuckDB sees the rows of the relations that the query names, at one point, and nothing else. It
+runs in a process of its own (`duck_pool`), within the budget of the query; what would be more ends
+with an error that says so.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
+from viewkeep.access.duck_pool import POOL, DuckError, Relations
 from viewkeep.access.queries import BY_SCAN, Answer, source_ranges
 from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.access.reads import At, Reader, ReadPoint
-from viewkeep.errors import SqlError, Timeout, UnknownName, Unsupported
+from viewkeep.engine import budget
+from viewkeep.errors import QueryTooLarge, SqlError, UnknownName, Unsupported
 from viewkeep.sql.outside import Outside
 from viewkeep.types import DataType
 
 MOST_ROWS = 5_000_000  # read for a query
-MOST_RESULTS = 1_000_000  # given back by it
-MOST_BYTES = 256 << 20  # of what is given back
-MOST_MEMORY = "2GB"
-MOST_SECONDS = 30.0
 
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",  # Python variables are no tables
-    "memory_limit": MOST_MEMORY,
-    "temp_directory": "",
-    "threads": "2",
-}
-_BATCH = 100_000
 _HINT = "Narrow what is read by its key, or create a view that has less"
 _CAST = "CAST it to one of the types of columns"
 
@@ -47,16 +32,16 @@ class DuckQuery:
 
     def __init__(self, query: Outside, refused: SqlError):
         self._query, self._refused = query, refused
-        with _connection() as duck:
+        with budget.of_query() as allowed, Relations(allowed) as relations:
+            for name, columns in query.columns.items():
+                schema = pa.schema([(column.name, column.type.arrow) for column in columns])
+                relations.add(name, schema.empty_table())
             try:
-                for name, columns in query.columns.items():
-                    schema = pa.schema([(column.name, column.type.arrow) for column in columns])
-                    duck.register(name, schema.empty_table())
-                asked = duck.sql(query.text)
-                self._names = [name.lower() for name in asked.columns]
-                self._types = [_Taken(str(type_)) for type_ in asked.types]
-            except _errors() as error:
+                asked = POOL.describe(query.text, relations, allowed)
+            except DuckError as error:
                 raise self._blamed(error) from refused
+        self._names = [name.lower() for name in asked.names]
+        self._types = [_Taken(name) for name in asked.types]
         if len(set(self._names)) < len(self._names):
             raise refused
 
@@ -74,71 +59,60 @@ class DuckQuery:
         """The rows, all relations read at one point; `views` tells whether one is a view."""
         if at is None:
             at = "stable" if views else "latest"
-        if at == "latest" and not views:
-            frames, ways, epoch = reader.at_head(lambda point: self._read(reader, point))
-        else:
-            frames, ways, epoch = reader.run_at(at, lambda point: self._read(reader, point))
-        with _connection() as duck:
+        with budget.of_query() as allowed, Relations(allowed) as relations:
+            # Before anything is read: what waits for its turn holds nothing.
+            allowed.take_turn()
+
+            def read(point: ReadPoint) -> tuple[dict[str, str], int | None]:
+                return self._read(reader, point, relations), point.epoch
+
+            if at == "latest" and not views:
+                ways, epoch = reader.at_head(read)
+            else:
+                ways, epoch = reader.run_at(at, read)
             try:
-                for name, frame in frames.items():
-                    duck.register(name, frame.to_arrow())
-                table = _fetched(duck, self._query.text)
-            except _errors() as error:
+                table = POOL.run(self._query.text, relations, allowed).table
+            except DuckError as error:
                 raise self._blamed(error) from self._refused
         taken = zip(self._names, self._types, table.columns, strict=True)
         rows = pl.DataFrame([type_.series(name, column) for name, type_, column in taken])
         return Answer(rows, _how(ways), epoch)
 
-    def _read(
-        self, reader: Reader, point: ReadPoint
-    ) -> tuple[dict[str, pl.DataFrame], dict[str, str], int | None]:
-        frames, ways, left = {}, {}, MOST_ROWS
+    def _read(self, reader: Reader, point: ReadPoint, into: Relations) -> dict[str, str]:
+        """Read what the query names; how each relation was read."""
+        into.clear()  # of what an attempt before has read
+        ways, left = {}, MOST_ROWS
+
+        def frames(
+            relation: TableReader | ViewReader, columns: Sequence[str]
+        ) -> Iterator[pl.DataFrame]:
+            nonlocal left
+            ranges, ways[relation.name] = source_ranges(
+                relation, [self._query.conditions[relation.name]]
+            )
+            for bounds in ranges:
+                for pairs in reader.chunks_at(relation, bounds, point):
+                    left -= len(pairs)
+                    if left < 0:
+                        raise QueryTooLarge(
+                            f"the query reads more than {MOST_ROWS:,} rows, which is the limit "
+                            "where DuckDB answers",
+                            hint=_HINT,
+                        )
+                    yield relation.frame([row for _, row in pairs], columns)
+
         for name, needed in self._query.columns.items():
             relation, columns = reader.open(name, point), [column.name for column in needed]
-            frames[name], ways[name] = self._frame(reader, relation, columns, point, left)
-            left -= frames[name].height
-        return frames, ways, point.epoch
+            empty = relation.frame([], columns).to_arrow()
+            into.add(name, empty, frames(relation, columns))
+        return ways
 
-    def _frame(
-        self,
-        reader: Reader,
-        relation: TableReader | ViewReader,
-        columns: Sequence[str],
-        point: ReadPoint,
-        most: int,
-    ) -> tuple[pl.DataFrame, str]:
-        """The columns of a relation that are needed, read a chunk at a time."""
-        ranges, how = source_ranges(relation, [self._query.conditions[relation.name]])
-        frames = [relation.frame([], columns)]
-        for bounds in ranges:
-            if isinstance(relation, ViewReader):
-                chunks = relation.chunks(reader.store, bounds, point.epoch)
-            else:
-                chunks = relation.chunks(reader.store, bounds, point.cut)
-            for pairs in chunks:
-                most -= len(pairs)
-                if most < 0:
-                    raise Unsupported(
-                        f"the query reads more than {MOST_ROWS:,} rows, which is the limit where "
-                        "DuckDB answers",
-                        hint=_HINT,
-                    )
-                frames.append(relation.frame([row for _, row in pairs], columns))
-        return pl.concat(frames), how
-
-    def _blamed(self, error: Exception) -> SqlError | Timeout:
+    def _blamed(self, error: DuckError) -> SqlError:
         """Our own reason, with what DuckDB says of the query."""
-        kind, said = type(error).__name__, str(error).strip().splitlines()
-        if kind == "InterruptException":
-            return Timeout(f"the query took DuckDB more than {MOST_SECONDS:g} s")
-        if kind == "OutOfMemoryException":
-            return Unsupported(
-                f"the query needs more than {MOST_MEMORY} of memory in DuckDB", hint=_HINT
-            )
         refused = self._refused
         if isinstance(refused, UnknownName):
             return refused
-        reason = f"{refused.reason}; and DuckDB says: {said[0] if said else kind}"
+        reason = f"{refused.reason}; and DuckDB says: {error}"
         return type(refused)(reason, fragment=refused.fragment, hint=refused.hint)
 
 
@@ -148,53 +122,6 @@ def _how(ways: dict[str, str]) -> str:
     if len(ways) > 1 and set(ways.values()) == {BY_SCAN}:
         return f"by DuckDB over {', '.join(sorted(ways))} by scanning them"
     return f"by DuckDB over {', '.join(f'{name} {ways[name]}' for name in sorted(ways))}"
-
-
-def _errors() -> type[Exception]:
-    import duckdb
-
-    error: type[Exception] = duckdb.Error
-    return error
-
-
-@contextmanager
-def _connection() -> Iterator[Any]:
-    """An empty DuckDB in memory that can reach nothing outside, stopped when its time is over."""
-    import duckdb
-
-    connection = duckdb.connect(":memory:", config=_SETTINGS)
-    timer = threading.Timer(MOST_SECONDS, connection.interrupt)
-    timer.daemon = True
-    try:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET lock_configuration = true")
-        timer.start()
-        yield connection
-    finally:
-        timer.cancel()
-        connection.close()
-
-
-def _fetched(connection: Any, text: str) -> pa.Table:
-    reader = connection.sql(text).to_arrow_reader(_BATCH)
-    batches, count, size = [], 0, 0
-    for batch in reader:
-        count += batch.num_rows
-        size += batch.nbytes
-        if size > MOST_BYTES:
-            raise Unsupported(
-                f"the query gives more than {MOST_BYTES:,} bytes, which is the limit where DuckDB "
-                "answers",
-                hint="Add a LIMIT, or aggregate",
-            )
-        if count > MOST_RESULTS:
-            raise Unsupported(
-                f"the query gives more than {MOST_RESULTS:,} rows, which is the limit where DuckDB "
-                "answers",
-                hint="Add a LIMIT, or aggregate",
-            )
-        batches.append(batch)
-    return pa.Table.from_batches(batches, reader.schema)
 
 
 class _Taken:

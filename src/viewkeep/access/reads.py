@@ -313,11 +313,19 @@ class Reader:
         reader = self.open(name, point)
         bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
         measured = Measured(measures_of(wanted, reader.schema, reader.names, name))
-        for pairs in _chunks(reader, self.store, bounds, point):
+        for pairs in self.chunks_at(reader, bounds, point):
             rows = [row for _, row in pairs]
             columns = measured.columns
             measured.add(len(rows), reader.frame(rows, columns) if columns and rows else None)
         return measured.results()
+
+    def chunks_at(
+        self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Keys and row bytes of a range at a point, a chunk at a time."""
+        if isinstance(reader, ViewReader):
+            return reader.chunks(self.store, bounds, point.epoch)
+        return reader.chunks(self.store, bounds, point.cut)
 
     def snapshot(self, seconds: float = PIN_SECONDS) -> Snapshot:
         """A pinned epoch: all reads through it see one cut until it is closed."""
@@ -330,14 +338,6 @@ def _pairs(
     if isinstance(reader, ViewReader):
         return reader.scan(store, bounds, point.epoch)
     return reader.scan(store, bounds, point.cut)
-
-
-def _chunks(
-    reader: ViewReader | TableReader, store: Store, bounds: Bounds, point: ReadPoint
-) -> Iterator[list[tuple[bytes, bytes]]]:
-    if isinstance(reader, ViewReader):
-        return reader.chunks(store, bounds, point.epoch)
-    return reader.chunks(store, bounds, point.cut)
 
 
 class Snapshot:

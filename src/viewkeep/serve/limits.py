@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Overloaded(ViewkeepError):
-    """More work waits than the server takes on; nothing was done. Try again."""
-
-
 class Stopping(ViewkeepError):
     """The server is going down; nothing was done. Try again elsewhere or later."""
 

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from viewkeep.claims import Claim, LongWaits
-from viewkeep.errors import Locked, OutcomeUnknown, Timeout
-from viewkeep.serve.limits import Overloaded
+from viewkeep.errors import Locked, OutcomeUnknown, Overloaded, Timeout
 
 GRACE_SECONDS = 5.0  # that an answer waits for a commit which began before the time was over
 _LAST_WORD = 0.2  # seconds for a thread whose time is over to say why

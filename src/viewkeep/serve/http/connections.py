@@ -11,8 +11,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from viewkeep.errors import Overloaded
 from viewkeep.serve.http.errors import answer_of
-from viewkeep.serve.limits import Overloaded
 
 SILENT_SECONDS = 30.0
 

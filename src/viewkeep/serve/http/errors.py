@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from viewkeep import errors
 from viewkeep.serve.http.answers import Json
-from viewkeep.serve.limits import Overloaded, Stopping, TooLarge
+from viewkeep.serve.limits import Stopping, TooLarge
 
 log = logging.getLogger("viewkeep.serve")
 
@@ -56,6 +56,7 @@ STATUS: dict[type[Exception], int] = {
     errors.ViewkeepError: 500,
     errors.SqlError: 400,
     errors.UnknownName: 404,
+    errors.QueryTooLarge: 413,
     errors.CatalogError: 409,
     errors.InvalidRow: 400,
     errors.Conflict: 409,
@@ -71,7 +72,7 @@ STATUS: dict[type[Exception], int] = {
     Unauthorized: 401,
     Forbidden: 403,
     TooLarge: 413,
-    Overloaded: 429,
+    errors.Overloaded: 429,
     Stopping: 503,
 }
 _HEADERS = {
@@ -86,7 +87,7 @@ _SAID = {
     404: "There is no such table, view or column",
     409: "It exists already, is in use, or was changed meanwhile; nothing was written",
     410: "The epoch is not kept any more; for a feed: subscribe anew",
-    413: "The request or its answer is too large",
+    413: "The request, its answer, or the memory that a query needs is too large",
     429: "Too much work waits; try again",
     503: "The view is not loaded yet, or the server is stopping; try again",
     504: "Waiting took too long; the message says how far behind the view is",

@@ -7,7 +7,7 @@ must do the same about it; clients make IntegrityError, ProgrammingError and so 
 from __future__ import annotations
 
 from viewkeep import errors as vk
-from viewkeep.serve.limits import Overloaded, Stopping
+from viewkeep.serve.limits import Stopping
 
 DATABASE_NAME = "viewkeep"
 
@@ -25,9 +25,11 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.SqlSyntaxError, 1064, "42000"),
     (vk.TypeMismatch, 1366, "HY000"),
     (vk.Unsupported, 1235, "42000"),
+    (vk.QueryTooLarge, 1104, "42000"),
     (vk.DuplicateKey, 1062, "23000"),
     (vk.Conflict, 1020, "HY000"),
     (vk.InvalidRow, 1366, "HY000"),
+    (vk.QueryTimeout, 3024, "HY000"),
     (vk.Timeout, 1205, "HY000"),
     (vk.NotReady, 1205, "HY000"),
     (vk.EpochGone, 1412, "HY000"),
@@ -35,7 +37,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.InvalidToken, 1231, "42000"),
     (vk.InvalidSetting, 1231, "42000"),
     (Stopping, 1053, "08S01"),
-    (Overloaded, 1041, "HY000"),
+    (vk.Overloaded, 1041, "HY000"),
     (vk.StoreFull, 1021, "HY000"),
     (vk.Locked, 1205, "HY000"),
     (vk.OutcomeUnknown, 1180, "HY000"),
