@@ -9,13 +9,17 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 import viewkeep
 from viewkeep.access import keeper as keeper_module
 from viewkeep.access import readers as readers_module
-from viewkeep.access.feeds import PART_ROWS, Event, Feed, Feeds
+from viewkeep.access import turns as turns_module
+from viewkeep.access.feeds import Event, Feed, Feeds
 from viewkeep.access.readers import ViewReader
+from viewkeep.access.turns import PART_ROWS
+from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
@@ -73,6 +77,7 @@ class Replay:
     def __init__(self, view: str, prefix: tuple[Any, ...] = (), rows: Rows | None = None):
         self.view, self.prefix, self.rows = view, prefix, rows or {}
         self.epoch = 0
+        self.more = False  # whether the epoch of the last event is not complete
 
     def expected(self, views: dict[str, Rows]) -> Rows:
         size = len(self.prefix)
@@ -83,11 +88,14 @@ class Replay:
         if event.rows is not None:
             key = {"sums": ["g", "h"], "spans": ["g"], "picked": ["id"], "total": []}
             names = key.get(self.view, ["x", "id"])
-            self.rows |= {tuple(row[name] for name in names): row for row in event.rows}
-            self.epoch = event.epoch
+            came = {tuple(row[name] for name in names): row for row in event.rows}
+            assert not self.rows.keys() & came.keys(), "a row came twice"
+            self.rows |= came
+            self.epoch, self.more = event.epoch, event.more
             return
-        assert event.epoch > self.epoch, "an epoch came twice, or too late"
-        self.epoch = event.epoch
+        assert event.epoch >= self.epoch + (not self.more), "an epoch came twice, or too late"
+        assert event.epoch == self.epoch or not self.more, "an epoch was left half way"
+        self.epoch, self.more = event.epoch, event.more
         for change in event.changes:
             assert change.old != change.new
             assert self.rows.get(change.key) == change.old
@@ -102,9 +110,10 @@ class Replay:
         for event in events:
             for epoch in range(max(self.epoch, 1), event.epoch):
                 if self.epoch:
+                    assert not self.more
                     assert self.rows == self.expected(history[epoch]), (self.view, epoch)
             self.apply(event)
-        for epoch in range(self.epoch, upto + 1):
+        for epoch in range(self.epoch, upto + 1) if not self.more else ():
             assert self.rows == self.expected(history[epoch]), (self.view, epoch)
 
 
@@ -189,6 +198,19 @@ def test_replayed_feeds_are_the_view_at_every_epoch(db: Database, seed: int) -> 
     play(World(db, seed))
 
 
+@pytest.mark.parametrize("part", [1, 2, 3, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_of_any_size_are_the_view_at_every_epoch(
+    db: Database, monkeypatch: pytest.MonkeyPatch, part: int, seed: int
+) -> None:
+    """The same with epochs that come in parts, resumed in their middle too."""
+    monkeypatch.setattr(turns_module, "PART_ROWS", part)
+    monkeypatch.setattr(turns_module, "_WALKS", seed)
+    monkeypatch.setattr(turns_module, "_CACHED", 1000 * seed)
+    monkeypatch.setattr(readers_module, "STEP", 1 + seed)
+    play(World(db, 100 + seed))
+
+
 def play(world: World) -> None:
     chance, db = world.random, world.db
     live: list[tuple[Feed, Replay]] = []
@@ -205,6 +227,7 @@ def play(world: World) -> None:
         elif live:
             place = chance.randrange(len(live))
             feed, replay = live[place]
+            assert feed.more == (replay.more or not replay.epoch)
             if step < 0.85:
                 replay.follow(feed.poll(), world.history, feed.epoch)
             elif (event := feed.next(timeout=0)) is not None:
@@ -218,7 +241,7 @@ def play(world: World) -> None:
         pass
     last = max(world.history)
     for feed, replay in live:
-        while feed.epoch < last or not replay.epoch:
+        while feed.epoch < last or feed.more:
             replay.follow(feed.poll(), world.history, feed.epoch)
         assert feed.poll() == []
         replay.follow([], world.history, last)
@@ -443,11 +466,13 @@ def test_many_rows_come_in_parts(db: Database, catch_up: CatchUp) -> None:
     catch_up()
     feed = db.subscribe("v")
     (first,) = feed.poll()
-    assert (first.more, first.token, feed.token) == (True, None, None)
+    assert (first.more, first.token, feed.more) == (True, feed.token, True)
     db.put("t", {"k": -1})
     catch_up()
+    again = db.subscribe("v", token=first.token).poll()
     (second,) = feed.poll()
     assert (second.more, second.epoch) == (False, first.epoch)
+    assert again == [second], "it goes on in the middle of the first rows"
     assert first.rows is not None
     assert second.rows is not None
     assert [row["k"] for row in first.rows + second.rows] == list(range(PART_ROWS + 10))
@@ -455,11 +480,114 @@ def test_many_rows_come_in_parts(db: Database, catch_up: CatchUp) -> None:
     assert [change.key for change in third.changes] == [(-1,)]
 
 
+def test_a_large_epoch_comes_in_parts(
+    db: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch with more changes than one part holds, resumed after each of them."""
+    monkeypatch.setattr(turns_module, "PART_ROWS", 100)
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE VIEW v AS SELECT k, x FROM t")
+    db.put("t", [{"k": k, "x": 0} for k in range(1050)])
+    catch_up()
+    feed, others = db.subscribe("v"), [db.subscribe("v") for _ in range(2)]
+    for one in (feed, *others):
+        while one.more:
+            one.poll()
+    before = feed.epoch
+    db.put("t", [{"k": k, "x": 1} for k in range(1000)])
+    large = catch_up().epoch
+    db.put("t", {"k": 1049, "x": 2})
+    small = catch_up().epoch
+    seen: list[int] = []
+    tokens: list[tuple[str, int]] = []
+    while feed.epoch < small:
+        (event,) = feed.poll()
+        assert len(event.changes) <= 100
+        if event.epoch == large:
+            assert feed.epoch == (before if event.more else large)
+        assert event.more == (event.epoch == large and len(seen) < 900)
+        seen += [key for change in event.changes if isinstance(key := change.key[0], int)]
+        tokens.append((event.token, len(seen)))
+    assert seen == [*range(1000), 1049]
+    elsewhere = viewkeep.open(db.url)
+    for token, count in tokens:
+        rest: list[int] = []
+        again = elsewhere.subscribe("v", token=token)
+        while found := again.poll():
+            rest += [change.key[0] for event in found for change in event.changes]  # type: ignore[misc]
+        assert rest == seen[count:]
+    elsewhere.close()
+
+
+def test_a_part_keeps_its_epoch_for_another_process(
+    db: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on in the middle of an epoch takes over the pin that still keeps it."""
+    monkeypatch.setattr(turns_module, "PART_ROWS", 10)
+    monkeypatch.setattr(readers_module, "STEP", 5)
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE VIEW v AS SELECT k, x FROM t")
+    db.put("t", [{"k": k, "x": 0} for k in range(100)])
+    catch_up()
+    first = Feeds(db._reader, seconds=600.0)
+    feed = first.open("v")
+    while feed.more:
+        feed.poll()
+    db.put("t", [{"k": k, "x": 1} for k in range(100)])
+    catch_up()
+    (event,) = feed.poll()
+    assert event.more
+    again = Feeds(db._reader, seconds=600.0).open("v", token=event.token)
+    for pin in first.keeper._pins:
+        db.epochs.unpin(pin)  # as if its process had ended, and its time were over
+    keys = [change.key[0] for change in event.changes]
+    for number in range(2, 12):
+        db.put("t", [{"k": k, "x": number} for k in range(100)])
+        catch_up()
+        housekeep(db.store)
+        (event,) = again.poll()
+        keys += [change.key[0] for change in event.changes]
+        assert all(change.new and change.new["x"] == 1 for change in event.changes)
+        if not event.more:
+            break
+    assert keys == list(range(100))
+
+
+FOLLOWER = """
+import sys, viewkeep
+db = viewkeep.open(sys.argv[1])
+feed = db.subscribe("v", token=sys.argv[2])
+def memory():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if "RssAnon" in line)
+start = most = memory()
+count = 0
+while found := feed.poll():
+    count += sum(len(event.changes) for event in found)
+    most = max(most, memory())
+print(count, feed.epoch, most - start)
+"""
+
+
+@pytest.mark.parametrize("rows", [200_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_a_large_epoch_takes_little_memory(db: Database, rows: int) -> None:
+    """The list of all changes of the smaller one would take more than 200 MB."""
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE VIEW v AS SELECT k, x FROM t")
+    local.catch_up(db.store)
+    with db.snapshot():
+        (event,) = db.subscribe("v").poll()
+        db.put("t", pl.DataFrame({"k": range(rows), "x": [1] * rows}))
+        last = local.catch_up(db.store, Limits(operations=rows, size=1 << 30)).epoch
+        assert last == event.epoch + 1
+        command = [sys.executable, "-c", FOLLOWER, db.url, event.token]
+        made = subprocess.run(command, capture_output=True, text=True, check=True)
+    count, epoch, kilobytes = made.stdout.split()
+    assert (int(count), int(epoch)) == (rows, last)
+    assert int(kilobytes) < 60_000
+
+
 def test_first_rows_that_are_gone_half_way(
     db: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A feed that failed stays failed: it never passes off the rest as all there is."""
-    monkeypatch.setattr(readers_module, "CHUNK", 100)
+    monkeypatch.setattr(readers_module, "STEP", 100)
     db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE VIEW v AS SELECT k FROM t")
     db.put("t", [{"k": k} for k in range(2 * PART_ROWS)])
     catch_up()
@@ -471,7 +599,8 @@ def test_first_rows_that_are_gone_half_way(
     for _ in range(3):
         with pytest.raises(EpochGone, match="Subscribe anew"):
             feed.poll()
-    assert feed.token is None
+    with pytest.raises(EpochGone, match="Subscribe anew"):
+        db.subscribe("v", token=feed.token)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ STEP_SECONDS = 1.0  # a pin is a durable write, so it follows the feeds in steps
 
 
 class Keeper:
-    """The pins that the feeds of one database share: at most two, whatever the number of feeds."""
+    """The pins that the feeds of one database share: two or three, whatever the number of feeds."""
 
     def __init__(self, epochs: Epochs, seconds: float, step: float = STEP_SECONDS):
         self._epochs, self._seconds, self._step = epochs, seconds, step
@@ -52,6 +52,22 @@ class Keeper:
                 self._pins.append(self._epochs.pin(self._seconds))
             while len(self._pins) > 1 and self._pins[1].epoch <= slowest:
                 self._epochs.unpin(self._pins.pop(0))
+
+    def resume(self, feed: int, epoch: int) -> None:
+        """A feed goes on from an epoch that another process may have kept so far: keep it too.
+
+        If nobody keeps it, the feed can read what is still there, and hears EpochGone otherwise.
+        """
+        with self._lock:
+            self._places[feed] = (epoch, time.monotonic())
+            if self._pins and self._pins[0].epoch <= epoch:
+                return
+            held = [pin for pin in self._epochs.pins() if pin.epoch <= epoch]
+            if held:
+                latest = max(held, key=lambda pin: pin.epoch)
+                shared = self._epochs.share_pin(latest, self._seconds)
+                if shared is not None:
+                    self._pins.insert(0, shared)
 
     def _let_go(self, now: float) -> None:
         """Forget feeds that were not asked for so long that they have lost their place."""

@@ -6,14 +6,12 @@ that goes on by the token of its last page has each row of one epoch once.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 from viewkeep.access.slices import split_slice
-from viewkeep.access.tokens import read_token, write_token
+from viewkeep.access.tokens import read_bytes, read_token, write_bytes, write_token
 from viewkeep.access.writes import Key, key_tuple
 from viewkeep.codec.keys import KEPT, KeyCodec, prefix_end
 from viewkeep.codec.patterns import KeyPattern
@@ -47,8 +45,7 @@ class Bounds:
 
     def token(self, last: bytes) -> str:
         """Where to go on after a page that ends with this key."""
-        key = base64.urlsafe_b64encode(last).decode().rstrip("=")
-        return write_token(_KIND, (f"{self.origin:08x}", key))
+        return write_token(_KIND, (f"{self.origin:08x}", write_bytes(last)))
 
     def after(self, token: str) -> Bounds:
         """The bounds of the page after the one that gave this token."""
@@ -57,10 +54,7 @@ class Bounds:
             raise InvalidToken("the token of the scan is damaged; take it over whole")
         if parts[0] != f"{self.origin:08x}":
             raise InvalidToken("the token is of another scan: name, selection or order differ")
-        try:
-            last = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        except (binascii.Error, ValueError) as error:
-            raise InvalidToken("the token of the scan is damaged; take it over whole") from error
+        last = read_bytes(parts[1], _WHAT)
         if self.reverse:
             return replace(self, stop=last if self.stop is None else min(last, self.stop))
         return replace(self, start=max(self.start, last + b"\0"))

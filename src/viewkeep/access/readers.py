@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 import polars as pl
 
-from viewkeep.access.ranges import CHUNK, Bounds, Fits, chunks, merged
+from viewkeep.access.ranges import Bounds, Fits, chunks, merged
 from viewkeep.access.writes import BaseTable, Key, key_columns, key_tuple
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.codec.many import hash_key, hash_keys
@@ -22,7 +23,9 @@ from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import InvalidRow
 from viewkeep.plan.program import Placement
-from viewkeep.stores.contract import Chunk, Cut, Store
+from viewkeep.stores.contract import Changed, Chunk, Cut, Store
+
+STEP = 1_000  # rows asked of a shard at a time by those who walk through all shards at once
 
 GetChunk: TypeAlias = Callable[[int, bytes, bytes | None, int], Chunk]
 
@@ -137,10 +140,10 @@ class ViewReader:
         chosen = self.table.shard_codec.encode_one(prefix[: self._shard_width])
         return (hash_key(chosen) % self.shards,)
 
-    def walk(self, store: Store, bounds: Bounds, epoch: int) -> Iterator[bytes]:
-        """Row bytes of a range in key order, read from the shards as they are asked for."""
+    def walk(self, store: Store, bounds: Bounds, epoch: int) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and row bytes of a range in key order, read from shards as they are asked for."""
         parts = [self._walk(store, shard, bounds, epoch) for shard in self.shards_of(bounds.prefix)]
-        return (row for _, row in heapq.merge(*parts, key=itemgetter(0)))
+        return heapq.merge(*parts, key=itemgetter(0))
 
     def _walk(
         self, store: Store, shard: int, bounds: Bounds, epoch: int
@@ -148,7 +151,7 @@ class ViewReader:
         start, more = bounds.start, True
         while more:
             found = store.state_scan(
-                shard, self.table.number, start=start, stop=bounds.stop, limit=CHUNK, at=epoch
+                shard, self.table.number, start=start, stop=bounds.stop, limit=STEP, at=epoch
             )
             yield from zip(found.keys, found.rows, strict=True)
             more = found.more
@@ -156,33 +159,59 @@ class ViewReader:
                 start = found.keys[-1] + b"\0"
 
     def changes(
-        self, store: Store, bounds: Bounds, after: int, upto: int
-    ) -> list[tuple[int, bytes, bytes | None, bytes | None]]:
+        self, store: Store, bounds: Bounds, after: int, upto: int, limit: int
+    ) -> list[tuple[int, bytes, bytes | None, bytes | None]] | None:
         """What epochs in (after, upto] changed in a range: epoch, key, old row, new row.
 
-        In the order of epochs, and of keys within one.
+        In the order of epochs, and of keys within one. None if it is more than `limit` changes.
         """
-        changes = []
+        changes: list[tuple[int, bytes, bytes | None, bytes | None]] = []
         for shard in self.shards_of(bounds.prefix):
-            start, more = bounds.start, True
-            while more:
-                found = store.state_changes(
-                    shard,
-                    self.table.number,
-                    after,
-                    upto,
-                    start=start,
-                    stop=bounds.stop,
-                    limit=CHUNK,
-                )
-                for key, versions in zip(found.keys, found.versions, strict=True):
-                    for (_, old), (epoch, new) in pairwise(versions):
-                        changes.append((epoch, key, old, new))
-                more = found.more
-                if more:
-                    start = found.keys[-1] + b"\0"
+            room = limit - len(changes)
+            found = self._changed(store, shard, bounds, after, upto, room + 1)
+            for key, versions in zip(found.keys, found.versions, strict=True):
+                for (_, old), (epoch, new) in pairwise(versions):
+                    changes.append((epoch, key, old, new))
+            if found.more or len(changes) > limit:
+                return None
         changes.sort(key=itemgetter(0, 1))
         return changes
+
+    def walk_changes(
+        self, store: Store, bounds: Bounds, after: int
+    ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        """What the epoch next to `after` changed in a range: key, old row, new row.
+
+        In key order, read from the shards as they are asked for.
+        """
+        shards = self.shards_of(bounds.prefix)
+        parts = [self._walk_changes(store, shard, bounds, after) for shard in shards]
+        return heapq.merge(*parts, key=itemgetter(0))
+
+    def _walk_changes(
+        self, store: Store, shard: int, bounds: Bounds, after: int
+    ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+        more = True
+        while more:
+            found = self._changed(store, shard, bounds, after, after + 1, STEP)
+            for key, ((_, old), (_, new)) in zip(found.keys, found.versions, strict=True):
+                yield key, old, new
+            more = found.more
+            if more:
+                bounds = replace(bounds, start=found.keys[-1] + b"\0")
+
+    def _changed(
+        self, store: Store, shard: int, bounds: Bounds, after: int, upto: int, limit: int
+    ) -> Changed:
+        return store.state_changes(
+            shard,
+            self.table.number,
+            after,
+            upto,
+            start=bounds.start,
+            stop=bounds.stop,
+            limit=limit,
+        )
 
     def as_dict(self, row: bytes) -> dict[str, Any]:
         """The shown columns of one row."""

@@ -9,6 +9,8 @@ half understood. A token is a claim about positions, not a permission.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Sequence
 from zlib import crc32
@@ -43,3 +45,16 @@ def read_number(text: str, what: str) -> int:
     if not text.isdecimal() or len(text) > 19:
         raise InvalidToken(f"the token of the {what} is damaged: {text[:30]!r} is no number")
     return int(text)
+
+
+def write_bytes(data: bytes) -> str:
+    """Bytes, such as a key, as a part."""
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def read_bytes(text: str, what: str) -> bytes:
+    """A part that is bytes."""
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise InvalidToken(f"the token of the {what} is damaged; take it over whole") from error

@@ -241,6 +241,19 @@ class Epochs:
                 return pin
             self.unpin(pin)
 
+    def share_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin | None:
+        """A pin of one's own of the epoch that another pin keeps; None if that one has ended.
+
+        It is safe if the other is in force after it was written: until then that one was looked at
+        by whoever dropped versions, and from then on this one is.
+        """
+        shared = replace(pin, id=uuid.uuid4().hex, expires=time.time() + ttl, ttl=ttl)
+        self.store.meta_cas(f"pin/{shared.id}", None, _pin_bytes(shared))
+        if any(other.id == pin.id for other in self.pins()):
+            return shared
+        self.unpin(shared)
+        return None
+
     def renew_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin:
         """Extend a pin; raises EpochGone if it had expired."""
         longer = replace(pin, expires=time.time() + ttl, ttl=ttl)

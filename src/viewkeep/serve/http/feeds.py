@@ -49,7 +49,7 @@ data: {"kind":"rows","epoch":12,"token":"f1.12.0.3.00000000.8c2f7a10","rows":[{"
 id: f1.12.0.3.00000000.8c2f7a10
 
 event: changes
-data: {"kind":"changes","epoch":13,"token":"f1.13.0.3.00000000.1f0b3a55","changes":[{"key":[7],"old":{"story":7,"votes":12},"new":{"story":7,"votes":13}}]}
+data: {"kind":"changes","epoch":13,"token":"f1.13.0.3.00000000.1f0b3a55","changes":[{"key":[7],"old":{"story":7,"votes":12},"new":{"story":7,"votes":13}}],"more":false}
 id: f1.13.0.3.00000000.1f0b3a55
 """  # noqa: E501 - an event is one line
 
@@ -138,8 +138,8 @@ async def turns(service: Service, feed: Feed) -> AsyncIterator[list[Told]]:
             service.metrics.events.inc(len(found))
             yield found
             heard = time.monotonic()
-        if feed.token is None:
-            continue  # the rows of the first epoch are not complete
+        if feed.more:
+            continue
         try:
             await service.hub.wait(feed.epoch, TURN_SECONDS)
         except TimeoutError:
@@ -219,11 +219,12 @@ def _polled(feed: Feed) -> list[Told]:
 
 
 def _json(event: Event) -> dict[str, Any]:
-    about = {"kind": event.kind, "epoch": event.epoch, "token": event.token}
+    told: dict[str, Any] = {"kind": event.kind, "epoch": event.epoch, "token": event.token}
     if event.rows is not None:
-        return {**about, "rows": event.rows, "more": event.more}
-    changes = [{"key": c.key, "old": c.old, "new": c.new} for c in event.changes]
-    return {**about, "changes": changes}
+        told["rows"] = event.rows
+    else:
+        told["changes"] = [{"key": c.key, "old": c.old, "new": c.new} for c in event.changes]
+    return {**told, "more": event.more}
 
 
 def _end(error: ViewkeepError) -> Told:
