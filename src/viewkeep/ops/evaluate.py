@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 
+from viewkeep.codec.scalars import to_physical, to_python
 from viewkeep.expr import Call, Expr, Lit, Ref, Scalar
 from viewkeep.ops.functions import FUNCTIONS, Site
 from viewkeep.ops.functions.casts import in_years
+from viewkeep.ops.rowcode import row_function
+from viewkeep.types import DataType
 
 Stage: TypeAlias = tuple[tuple[str, Expr], ...]
 
@@ -131,17 +134,31 @@ def _copies(expr: Call) -> tuple[int, ...]:
 
 
 def evaluate_one(expr: Expr, row: Mapping[str, Scalar]) -> Scalar:
-    """The value of an expression for one row."""
+    """The value of an expression for one row: by its row form if it has one, else as a frame."""
+    form = row_function((expr,))
+    if form is not None:
+        types = _types(expr)
+        physical = (
+            None if row[name] is None else to_physical(types[name])(row[name])
+            for name in form.columns
+        )
+        return _python(form.call(*physical)[0], expr.type)
     columns = [pl.Series("#", [None])]
-    for name, type_ in _columns(expr).items():
-        columns.append(pl.Series(name, [row[name]], dtype=type_))
+    for name, type_ in _types(expr).items():
+        columns.append(pl.Series(name, [row[name]], dtype=type_.polars))
     value: Scalar = project(pl.DataFrame(columns), [("value", expr)]).item()
     return value
 
 
-def _columns(expr: Expr) -> dict[str, pl.DataType]:
+def _types(expr: Expr) -> dict[str, DataType]:
     if isinstance(expr, Ref):
-        return {expr.name: expr.type.polars}
+        return {expr.name: expr.type}
     if isinstance(expr, Call):
-        return {name: t for arg in expr.args for name, t in _columns(arg).items()}
+        return {name: type_ for arg in expr.args for name, type_ in _types(arg).items()}
     return {}
+
+
+def _python(value: Any, type_: DataType) -> Scalar:
+    back = to_python(type_)
+    made: Scalar = value if value is None or back is None else back(value)
+    return made

@@ -14,6 +14,15 @@ from numpy.typing import NDArray
 from viewkeep.ops.functions import decimals
 from viewkeep.ops.functions.coercion import VOID, adjusted, decimal_of
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import (
+    RowForm,
+    RowSite,
+    double_rest,
+    half_up,
+    rescaled,
+    truncated,
+    wrapped,
+)
 from viewkeep.ops.functions.rowwise import aligned
 from viewkeep.ops.functions.signatures import mismatch, numeric
 from viewkeep.types import BIGINT, DOUBLE, STRING, DataType
@@ -173,16 +182,95 @@ def _negate(site: Site) -> pl.Expr:
     return pl.lit(0, dtype=site.result.polars) - site.first
 
 
+def _row(sign: str) -> RowForm:
+    """The row form of + - *, which are exact before the result is made to fit its type."""
+
+    def form(site: RowSite) -> str:
+        a, b = site.args
+        if site.result == DOUBLE:
+            return f"{a} {sign} {b}"
+        if not site.result.is_decimal:
+            return wrapped(f"{a} {sign} {b}", site.result)
+        at, bt = site.types
+        if sign == "*":
+            return rescaled(f"{a} * {b}", at.scale + bt.scale - site.result.scale, site)
+        a, b, scale = _aligned(site)
+        return rescaled(f"{a} {sign} {b}", scale - site.result.scale, site)
+
+    return form
+
+
+def _aligned(site: RowSite) -> tuple[str, str, int]:
+    """Sources of two unscaled DECIMALs at the larger of their scales, and that scale."""
+    scale = max(type_.scale for type_ in site.types)
+    a, b = (
+        arg if type_.scale == scale else f"{arg} * {10 ** (scale - type_.scale)}"
+        for arg, type_ in zip(site.args, site.types, strict=True)
+    )
+    return a, b, scale
+
+
+def _row_divide(site: RowSite) -> str:
+    a, b = site.args
+    if not site.result.is_decimal:
+        return f"{a} / {b} if {b} else None"
+    shift = site.result.scale - site.types[0].scale + site.types[1].scale
+    over, under = (f"{a} * {10**shift}", b) if shift >= 0 else (a, f"{b} * {10**-shift}")
+    ratio = rescaled(f"{site.use(half_up)}({over}, {under})", 0, site)
+    return f"{ratio} if {b} else None"
+
+
+def _row_remainder(site: RowSite) -> str:
+    a, b = site.args
+    if site.result == DOUBLE:
+        return f"{site.use(double_rest)}({a}, {b}) if {b} else None"
+    if not site.result.is_decimal:
+        rest = f"{a} - {site.use(truncated)}({a}, {b}) * {b}"
+        return f"{rest} if {b} else None"
+    over, under, scale = _aligned(site)
+    rest = f"{over} - {site.use(truncated)}({over}, {under}) * {under}"
+    return f"{rescaled(rest, scale - site.result.scale, site)} if {b} else None"
+
+
+def _row_quotient(site: RowSite) -> str:
+    a, b = site.args
+    if site.types[0].is_decimal:
+        over, under, _ = _aligned(site)
+        return f"{site.use(decimal_quotient)}({over}, {under}) if {b} else None"
+    return f"{wrapped(f'{site.use(truncated)}({a}, {b})', BIGINT)} if {b} else None"
+
+
+def decimal_quotient(over: int, under: int) -> int | None:
+    """The whole part of a ratio, which wraps as a BIGINT; None past the digits of a DECIMAL."""
+    cut = truncated(over, under)
+    return (cut + 2**63) % 2**64 - 2**63 if abs(cut) < 10**38 else None
+
+
+def _row_negate(site: RowSite) -> str:
+    negated = f"-{site.first}"
+    return wrapped(negated, site.result) if site.result.is_integer else negated
+
+
 FUNCTIONS = (
-    Function("add", binary("add"), _add, "The sum `a + b`.", "1 + 2"),
-    Function("subtract", binary("subtract"), _subtract, "The difference `a - b`.", "3 - 1.5"),
-    Function("multiply", binary("multiply"), _multiply, "The product `a * b`.", "2 * 3"),
+    Function("add", binary("add"), _add, "The sum `a + b`.", "1 + 2", row=_row("+")),
+    Function(
+        "subtract",
+        binary("subtract"),
+        _subtract,
+        "The difference `a - b`.",
+        "3 - 1.5",
+        row=_row("-"),
+    ),
+    Function(
+        "multiply", binary("multiply"), _multiply, "The product `a * b`.", "2 * 3", row=_row("*")
+    ),
     Function(
         "divide",
         binary("divide"),
         _divide,
         "The ratio `a / b`: DECIMAL of decimals, else DOUBLE; NULL when b is 0.",
         "7 / 2",
+        row=_row_divide,
     ),
     Function(
         "remainder",
@@ -191,9 +279,23 @@ FUNCTIONS = (
         "The rest `a % b` with the sign of a; NULL when b is 0.",
         "-7 % 3",
         ("mod",),
+        row=_row_remainder,
     ),
     Function(
-        "int_divide", _int_divide, _quotient, "`a DIV b`, cut towards zero; a BIGINT.", "-7 DIV 2"
+        "int_divide",
+        _int_divide,
+        _quotient,
+        "`a DIV b`, cut towards zero; a BIGINT.",
+        "-7 DIV 2",
+        row=_row_quotient,
     ),
-    Function("negate", numeric("negate", lambda t: t), _negate, "`-a`.", "-(3)", ("negative",)),
+    Function(
+        "negate",
+        numeric("negate", lambda t: t),
+        _negate,
+        "`-a`.",
+        "-(3)",
+        ("negative",),
+        row=_row_negate,
+    ),
 )

@@ -12,6 +12,7 @@ import polars as pl
 
 from viewkeep.ops.functions.coercion import VOID, accepts, integer_of
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import RowForm, RowSite, wrapped
 from viewkeep.ops.functions.signatures import mismatch
 from viewkeep.types import BIGINT, BOOLEAN, INT, DataType
 
@@ -61,21 +62,42 @@ def _binary(
     name: str, kernel: Callable[[pl.Expr, pl.Expr], pl.Expr], doc: str, sign: str
 ) -> Function:
     return Function(
-        name, _integers(name, 2), lambda s: kernel(s.args[0], s.args[1]), doc, f"6 {sign} 3"
+        name,
+        _integers(name, 2),
+        lambda s: kernel(s.args[0], s.args[1]),
+        doc,
+        f"6 {sign} 3",
+        row=lambda s: f"{s.args[0]} {sign} {s.args[1]}",
     )
+
+
+def _row_shifted(sign: str) -> RowForm:
+    def form(site: RowSite) -> str:
+        by = f"({site.args[1]} & {63 if site.result == BIGINT else 31})"
+        return wrapped(f"{site.first} {sign} {by}", site.result)
+
+    return form
 
 
 FUNCTIONS: tuple[Function, ...] = (
     _binary("bitand", lambda a, b: a & b, "The bits set in both.", "&"),
     _binary("bitor", lambda a, b: a | b, "The bits set in either.", "|"),
     _binary("bitxor", lambda a, b: a ^ b, "The bits set in one but not in both.", "^"),
-    Function("bitnot", _integers("bitnot", 1), lambda s: ~s.first, "Every bit turned.", "~5"),
+    Function(
+        "bitnot",
+        _integers("bitnot", 1),
+        lambda s: ~s.first,
+        "Every bit turned.",
+        "~5",
+        row=lambda s: f"~{s.first}",
+    ),
     Function(
         "shiftleft",
         _shift("shiftleft"),
         _shifted(True),
         "The bits moved towards the sign by a number of places.",
         "shiftleft(1, 4)",
+        row=_row_shifted("<<"),
     ),
     Function(
         "shiftright",
@@ -83,6 +105,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _shifted(False),
         "The bits moved away from the sign, which fills the room.",
         "shiftright(-16, 2)",
+        row=_row_shifted(">>"),
     ),
     Function(
         "bit_count",
@@ -90,5 +113,6 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: s.first.cast(pl.Int64).bitwise_count_ones().cast(pl.Int32),
         "How many bits are set in the 64 bits of it.",
         "bit_count(7)",
+        row=lambda s: f"({s.first} & {2**64 - 1:#x}).bit_count()",
     ),
 )

@@ -7,7 +7,9 @@ shorter month; what is no date is NULL.
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Sequence
+from datetime import MAXYEAR, MINYEAR, date
 from itertools import pairwise
 
 import polars as pl
@@ -16,9 +18,11 @@ from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions import casts, texts
 from viewkeep.ops.functions.coercion import VOID, accepts
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import RowForm, RowSite, wrapped
 from viewkeep.ops.functions.signatures import constant_text, fixed, mismatch
 from viewkeep.types import DATE, INT, STRING, DataType
 
+_FIRST_DAY = date(1970, 1, 1).toordinal()
 _YEAR, _QUARTER, _MONTH = ("year", "yyyy", "yy"), ("quarter",), ("month", "mon", "mm")
 _WRITTEN = {
     "yyyy": "%Y", "yy": "%y", "MM": "%m", "MMM": "%b", "MMMM": "%B", "dd": "%d", "DDD": "%j",
@@ -193,7 +197,65 @@ def _add_days(sign: int) -> Callable[[Site], pl.Expr]:
     return build
 
 
-def _part(name: str, kernel: Callable[[pl.Expr], pl.Expr], doc: str, *aliases: str) -> Function:
+def _row_add_days(sign: str) -> RowForm:
+    def form(site: RowSite) -> str:
+        # Days are 32 bits wide in the kernel, and so is their sum.
+        return wrapped(f"{site.args[0]} {sign} {site.args[1]}", INT)
+
+    return form
+
+
+def day_of(days: int) -> date:
+    """The date of a number of days since 1970."""
+    return date.fromordinal(days + _FIRST_DAY)
+
+
+def month_added(days: int, months: int) -> int | None:
+    """A date moved by months, at most to the last day of the month; None beyond the calendar."""
+    start = day_of(days)
+    year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
+    if not MINYEAR <= year <= MAXYEAR:
+        return None
+    last = monthrange(year, month + 1)[1]
+    return date(year, month + 1, min(start.day, last)).toordinal() - _FIRST_DAY
+
+
+def month_end(days: int) -> int:
+    """The last day of a date's month."""
+    start = day_of(days)
+    return days - start.day + monthrange(start.year, start.month)[1]
+
+
+def unit_start(days: int, unit: str) -> int | None:
+    """The first day of the year, quarter, month or week of a date; None for another unit."""
+    if unit == "week":
+        return days - day_of(days).weekday()
+    start = day_of(days)
+    if unit in _YEAR:
+        start = start.replace(month=1, day=1)
+    elif unit in _QUARTER:
+        start = start.replace(month=(start.month - 1) // 3 * 3 + 1, day=1)
+    elif unit in _MONTH:
+        start = start.replace(day=1)
+    else:
+        return None
+    return start.toordinal() - _FIRST_DAY
+
+
+def _row_trunc(site: RowSite) -> str | None:
+    unit = site.constants.get(1)
+    if not isinstance(unit, str):
+        return None
+    return f"{site.use(unit_start)}({site.first}, {unit.lower()!r})"
+
+
+def _row_part(source: str) -> RowForm:
+    return lambda site: source.format(f"{site.use(day_of)}({site.first})")
+
+
+def _part(
+    name: str, kernel: Callable[[pl.Expr], pl.Expr], row: str, doc: str, *aliases: str
+) -> Function:
     return Function(
         name,
         fixed(name, DATE, result=INT),
@@ -201,18 +263,36 @@ def _part(name: str, kernel: Callable[[pl.Expr], pl.Expr], doc: str, *aliases: s
         doc,
         f"{name}(DATE '2024-02-29')",
         aliases,
+        _row_part(row),
     )
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    _part("year", lambda d: d.dt.year(), "The year."),
-    _part("quarter", lambda d: d.dt.quarter(), "The quarter of the year, 1 to 4."),
-    _part("month", lambda d: d.dt.month(), "The month, 1 to 12."),
-    _part("day", lambda d: d.dt.day(), "The day of the month.", "dayofmonth"),
-    _part("dayofweek", lambda d: d.dt.weekday() % 7 + 1, "1 for Sunday to 7 for Saturday."),
-    _part("weekday", lambda d: d.dt.weekday() - 1, "0 for Monday to 6 for Sunday."),
-    _part("dayofyear", lambda d: d.dt.ordinal_day(), "The day of the year."),
-    _part("weekofyear", lambda d: d.dt.week(), "The ISO week; the first has 4 days or more."),
+    _part("year", lambda d: d.dt.year(), "{}.year", "The year."),
+    _part(
+        "quarter",
+        lambda d: d.dt.quarter(),
+        "({}.month + 2) // 3",
+        "The quarter of the year, 1 to 4.",
+    ),
+    _part("month", lambda d: d.dt.month(), "{}.month", "The month, 1 to 12."),
+    _part("day", lambda d: d.dt.day(), "{}.day", "The day of the month.", "dayofmonth"),
+    _part(
+        "dayofweek",
+        lambda d: d.dt.weekday() % 7 + 1,
+        "{}.isoweekday() % 7 + 1",
+        "1 for Sunday to 7 for Saturday.",
+    ),
+    _part("weekday", lambda d: d.dt.weekday() - 1, "{}.weekday()", "0 for Monday to 6 for Sunday."),
+    _part(
+        "dayofyear", lambda d: d.dt.ordinal_day(), "{}.timetuple().tm_yday", "The day of the year."
+    ),
+    _part(
+        "weekofyear",
+        lambda d: d.dt.week(),
+        "{}.isocalendar().week",
+        "The ISO week; the first has 4 days or more.",
+    ),
     Function(
         "date_add",
         _days_type("date_add"),
@@ -220,6 +300,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The date a number of days later.",
         "date_add(DATE '2024-02-28', 2)",
         ("dateadd",),
+        row=_row_add_days("+"),
     ),
     Function(
         "date_sub",
@@ -227,6 +308,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _add_days(-1),
         "The date a number of days earlier.",
         "date_sub(DATE '2024-03-01', 1)",
+        row=_row_add_days("-"),
     ),
     Function(
         "datediff",
@@ -235,6 +317,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The days from the second date to the first.",
         "datediff(DATE '2024-03-01', DATE '2024-02-01')",
         ("date_diff",),
+        row=lambda s: wrapped(f"{s.args[0]} - {s.args[1]}", INT),
     ),
     Function(
         "add_months",
@@ -242,6 +325,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: months_added(s.args[0], s.args[1]),
         "The date a number of months later, at most the last day of its month.",
         "add_months(DATE '2024-01-31', 1)",
+        row=lambda s: f"{s.use(month_added)}({s.args[0]}, {s.args[1]})",
     ),
     Function(
         "last_day",
@@ -249,6 +333,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: s.first.dt.month_end(),
         "The last day of the month.",
         "last_day(DATE '2024-02-01')",
+        row=lambda s: f"{s.use(month_end)}({s.first})",
     ),
     Function(
         "trunc",
@@ -256,6 +341,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: truncated(s.args[0], s.args[1]),
         "The first day of the `year`, `quarter`, `month` or `week`.",
         "trunc(DATE '2024-02-29', 'month')",
+        row=_row_trunc,
     ),
     Function(
         "make_date",

@@ -12,10 +12,17 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 import polars as pl
 
 from viewkeep.errors import TypeMismatch
-from viewkeep.ops.functions import decimals, texts
+from viewkeep.ops.functions import decimals, rowreads, texts
 from viewkeep.ops.functions.arithmetic import ratio
 from viewkeep.ops.functions.coercion import VOID
 from viewkeep.ops.functions.function import Constants, Function, Signature, Site
+from viewkeep.ops.functions.rowform import (
+    RowSite,
+    double_to_integer,
+    rescaled,
+    truncated,
+    wrapped,
+)
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.types import (
     BIGINT,
@@ -47,7 +54,7 @@ _REFUSED = {
 }
 
 
-_YEARS = {
+YEARS = {
     DATE: (-719_162, 2_932_896),
     TIMESTAMP: (-62_135_596_800_000_000, 253_402_300_799_999_999),
 }
@@ -59,9 +66,9 @@ def in_years(expr: pl.Expr, type_: DataType) -> pl.Expr:
 
     Beyond, Python has no such values and polars stops the process for some.
     """
-    if type_ not in _YEARS:
+    if type_ not in YEARS:
         return expr
-    first, last = _YEARS[type_]
+    first, last = YEARS[type_]
     return pl.when(expr.to_physical().is_between(first, last)).then(expr)
 
 
@@ -196,6 +203,116 @@ def _decimal_micros(expr: pl.Expr, given: DataType) -> pl.Expr:
     return each(one, pl.Int64(), expr)
 
 
+def _row(site: RowSite) -> str | None:
+    """The row form of a cast."""
+    given, target = site.types[0], site.result
+    if given == target:
+        return site.first
+    if given == STRING:
+        return _row_read(site, target)
+    if target.is_decimal:
+        return _row_to_decimal(site, given)
+    form = _ROW_CASTS.get(target)
+    return form(site, given) if form else None
+
+
+def _row_read(site: RowSite, target: DataType) -> str | None:
+    text = site.first
+    if target == BINARY:
+        return text
+    if target.is_decimal:
+        scale = f"{target.precision}, {target.scale}"
+        return f"{site.use(rowreads.read_decimal)}({text}, {scale})"
+    if target.is_integer:
+        return f"{site.use(rowreads.read_integer)}({text}, {32 if target == INT else 64})"
+    helper = _READERS.get(target)
+    return f"{site.use(helper)}({text})" if helper else None
+
+
+_READERS: dict[DataType, Callable[[bytes], object]] = {
+    DOUBLE: rowreads.read_double,
+    BOOLEAN: rowreads.read_boolean,
+    DATE: rowreads.read_date,
+    TIMESTAMP: rowreads.read_timestamp,
+}
+
+
+def _row_to_string(site: RowSite, given: DataType) -> str | None:
+    value = site.first
+    if given.is_integer:
+        return f'b"%d" % {value}'
+    if given == BOOLEAN:
+        return f'b"true" if {value} else b"false"'
+    if given == DOUBLE:
+        return f"{site.use(texts.java_double)}({value}).encode()"
+    if given.is_decimal:
+        return f"{site.use(texts.decimal_bytes)}({value}, {given.scale})"
+    if given == DATE:
+        return f"{site.use(texts.date_bytes)}({value})"
+    if given == TIMESTAMP:
+        return f"{site.use(texts.timestamp_bytes)}({value})"
+    return f"{site.use(texts.utf8_or_none)}({value})"
+
+
+def _row_to_integer(site: RowSite, given: DataType) -> str | None:
+    value, target = site.first, site.result
+    if given == BOOLEAN:
+        return f"1 if {value} else 0"
+    if given == DOUBLE:
+        return f"{site.use(double_to_integer)}({value}, {32 if target == INT else 64})"
+    if given.is_decimal:
+        return wrapped(f"{site.use(truncated)}({value}, {10**given.scale})", target)
+    if given == TIMESTAMP:
+        seconds = f"{value} // 1000000"
+        return seconds if target == BIGINT else f"{site.use(int_or_none)}({seconds})"
+    return value if target == BIGINT else wrapped(value, target)
+
+
+def int_or_none(value: int) -> int | None:
+    """An integer that fits an INT, or NULL."""
+    return value if -(2**31) <= value < 2**31 else None
+
+
+def _row_to_double(site: RowSite, given: DataType) -> str:
+    if given.is_decimal:
+        return f"{site.first} / {10**given.scale}"  # Python rounds a ratio of integers once
+    if given == TIMESTAMP:
+        return f"{site.first} * 1.0 / 1e6"
+    return f"{site.first} * 1.0"
+
+
+def _row_to_decimal(site: RowSite, given: DataType) -> str | None:
+    if given == DOUBLE:
+        scale = f"{site.result.precision}, {site.result.scale}"
+        return f"{site.use(rowreads.read_decimal)}({site.first}, {scale})"
+    value = f"({site.first} * 1)" if given == BOOLEAN else site.first
+    places = given.scale if given.is_decimal else 6 if given == TIMESTAMP else 0
+    return rescaled(value, places - site.result.scale, site)
+
+
+def _row_to_timestamp(site: RowSite, given: DataType) -> str | None:
+    value = site.first
+    if given == DATE:
+        return f"{value} * 86400000000"
+    if given == BOOLEAN:
+        return f"{value} * 1"
+    if given == DOUBLE:
+        micros = f"{site.use(double_to_integer)}({value} * 1e6, 64)"
+        return f"{micros} if abs({value}) < INFINITY else None"
+    if given.is_integer:
+        return f"{value} * 1000000"  # what is too large is in no year
+    return None
+
+
+_ROW_CASTS: dict[DataType, Callable[[RowSite, DataType], str | None]] = {
+    STRING: _row_to_string,
+    INT: _row_to_integer,
+    BIGINT: _row_to_integer,
+    DOUBLE: _row_to_double,
+    BOOLEAN: lambda site, given: f"{site.first} != 0",
+    DATE: lambda site, given: f"{site.first} // 86400000000",
+    TIMESTAMP: _row_to_timestamp,
+}
 _CASTS: dict[DataType, Callable[[pl.Expr, DataType], pl.Expr]] = {
     STRING: _to_string,
     INT: _to_integer(INT),
@@ -229,5 +346,6 @@ FUNCTIONS = (
         _build,
         "`CAST(x AS type)`, `TRY_CAST(x AS type)` and `x::type`; NULL where there is none.",
         "CAST('12' AS INT)",
+        row=_row,
     ),
 )

@@ -12,6 +12,7 @@ import polars as pl
 
 from viewkeep.ops.functions.coercion import VOID, compared, widest
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import RowForm, RowSite, below, equal
 from viewkeep.ops.functions.signatures import mismatch
 from viewkeep.types import BOOLEAN, STRING, DataType
 
@@ -75,6 +76,38 @@ def _extreme(better: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Build:
     return build
 
 
+def _row_case(site: RowSite) -> str:
+    branches = [
+        f"{site.args[at + 1]} if {site.args[at]} else " for at in range(0, len(site.args) - 1, 2)
+    ]
+    return "".join(branches) + site.args[-1]
+
+
+def _row_coalesce(site: RowSite) -> str:
+    *others, last = site.args
+    return "".join(f"{arg} if {site.is_known(at)} else " for at, arg in enumerate(others)) + last
+
+
+def _row_null_if(site: RowSite) -> str:
+    first, a, b = site.args
+    are_equal = f"{site.is_known(1)} and {site.is_known(2)} and {equal(a, b, site.types[1])}"
+    return f"None if {are_equal} else {first}"
+
+
+def _row_extreme(form: Callable[[str, str, DataType], str]) -> RowForm:
+    """Of two values the better, of three the better of that and the third, and so on."""
+
+    def write(site: RowSite) -> str:
+        best = site.first
+        for at, arg in enumerate(site.args[1:], start=1):
+            kept = f"best{at}"
+            better = f"{site.is_known(at)} and {form(arg, kept, site.result)}"
+            best = f"({arg} if ({kept} := {best}) is None or {better} else {kept})"
+        return best
+
+    return write
+
+
 FUNCTIONS = (
     Function(
         "case",
@@ -83,6 +116,8 @@ FUNCTIONS = (
         "The value of the first condition that is TRUE, else the ELSE.",
         "CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END",
         ("if", "iff"),
+        row=_row_case,
+        sees_nulls=True,
     ),
     Function(
         "coalesce",
@@ -91,6 +126,8 @@ FUNCTIONS = (
         "The first value that is not NULL.",
         "coalesce(NULL, 2)",
         ("nvl", "ifnull"),
+        row=_row_coalesce,
+        sees_nulls=True,
     ),
     Function(
         "nullif",
@@ -98,6 +135,8 @@ FUNCTIONS = (
         lambda s: pl.when(~(s.args[1] == s.args[2]).fill_null(False)).then(s.first),
         "NULL if both are equal, else the first.",
         "nullif(1, 2)",
+        row=_row_null_if,
+        sees_nulls=True,
     ),
     Function(
         "nvl2",
@@ -105,6 +144,8 @@ FUNCTIONS = (
         lambda s: pl.when(s.first.is_not_null()).then(s.args[1]).otherwise(s.args[2]),
         "The second if the first is not NULL, else the third.",
         "nvl2(NULL, 1, 2)",
+        row=lambda s: f"{s.args[1]} if {s.is_known(0)} else {s.args[2]}",
+        sees_nulls=True,
     ),
     Function(
         "greatest",
@@ -112,6 +153,8 @@ FUNCTIONS = (
         _extreme(lambda a, b: a > b),
         "The greatest value, NULLs left out.",
         "greatest(1, NULL, 3)",
+        row=_row_extreme(lambda a, b, t: below(b, a, t)),
+        sees_nulls=True,
     ),
     Function(
         "least",
@@ -119,5 +162,7 @@ FUNCTIONS = (
         _extreme(lambda a, b: a < b),
         "The least value, NULLs left out.",
         "least(1, NULL, 3)",
+        row=_row_extreme(below),
+        sees_nulls=True,
     ),
 )

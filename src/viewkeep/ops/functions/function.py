@@ -1,7 +1,8 @@
 """What a scalar function is: its name, its typing rule, and its kernel as a polars expression.
 
 A kernel sees arguments already cast to what its typing rule asked for, gives one value per row, and
-depends on nothing but those arguments.
+depends on nothing but those arguments. A function may have a row form too, which computes the same
+for one row at a time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TypeAlias
 import polars as pl
 
 from viewkeep.expr import Scalar
+from viewkeep.ops.functions.rowform import RowForm
 from viewkeep.types import DataType
 
 Constants: TypeAlias = Mapping[int, Scalar]
@@ -44,7 +46,8 @@ Build: TypeAlias = Callable[[Site], pl.Expr]
 class Function:
     """A scalar function. `resolve` raises TypeMismatch where the types do not fit.
 
-    `example` is a runnable SQL expression and `gives` is its value as text, for the documentation.
+    `example` is a runnable SQL expression, for the documentation. `row` is the row form; it meets
+    no NULL and the call is NULL where an argument is, unless the function `sees_nulls`.
     """
 
     name: str
@@ -53,3 +56,5 @@ class Function:
     doc: str
     example: str
     aliases: tuple[str, ...] = ()
+    row: RowForm | None = None
+    sees_nulls: bool = False

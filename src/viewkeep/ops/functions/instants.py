@@ -13,13 +13,15 @@ import polars as pl
 from viewkeep.ops.functions import calendar, casts, decimals
 from viewkeep.ops.functions.coercion import VOID, accepts
 from viewkeep.ops.functions.function import Constants, Function, Signature, Site
+from viewkeep.ops.functions.rowform import RowSite
 from viewkeep.ops.functions.signatures import constant_int, fixed, mismatch
 from viewkeep.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, DataType
 
 _DEFAULT = "yyyy-MM-dd HH:mm:ss"
 _SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
 _UNITS = {
-    ("day", "dd"): 86_400 * _SECOND,
+    ("day", "dd"): _DAY,
     ("hour",): 3_600 * _SECOND,
     ("minute",): 60 * _SECOND,
     ("second",): _SECOND,
@@ -140,17 +142,39 @@ def _add_interval(site: Site) -> pl.Expr:
     moved = calendar.months_added(day, months).cast(pl.Datetime("us"))
     within = _micros(moment) - _micros(day.cast(pl.Datetime("us")))
     # In 128 bits, so that what is too far is NULL and does not come round.
-    added = days.cast(pl.Int128) * decimals.whole(86_400 * _SECOND) + micros.cast(pl.Int128)
+    added = days.cast(pl.Int128) * decimals.whole(_DAY) + micros.cast(pl.Int128)
     return _instant((_micros(moved) + within).cast(pl.Int128) + added)
 
 
-def _part(name: str, kernel: Callable[[pl.Expr], pl.Expr], doc: str) -> Function:
+def _row_truncated(site: RowSite) -> str | None:
+    unit = site.constants.get(0)
+    if not isinstance(unit, str):
+        return None
+    micros = next((m for names, m in _UNITS.items() if unit.lower() in names), None)
+    if micros is not None:
+        return f"{site.args[1]} // {micros} * {micros}"
+    start = f"{site.use(calendar.unit_start)}({site.args[1]} // {_DAY}, {unit.lower()!r})"
+    return f"None if (start := {start}) is None else start * {_DAY}"
+
+
+def _row_add_interval(site: RowSite) -> str:
+    moment, months, days, micros = site.args
+    if site.result == DATE:
+        moved = f"{site.use(calendar.month_added)}({moment}, {months})"
+        return f"None if (moved := {moved}) is None else moved + {days}"
+    moved = f"{site.use(calendar.month_added)}({moment} // {_DAY}, {months})"
+    within = f"{moment} % {_DAY} + {days} * {_DAY} + {micros}"
+    return f"None if (moved := {moved}) is None else moved * {_DAY} + {within}"
+
+
+def _part(name: str, kernel: Callable[[pl.Expr], pl.Expr], row: str, doc: str) -> Function:
     return Function(
         name,
         fixed(name, TIMESTAMP, result=INT),
         lambda s: kernel(s.first).cast(pl.Int32),
         doc,
         f"{name}(TIMESTAMP '2024-02-29 12:34:56')",
+        row=lambda s: f"{s.first} {row}",
     )
 
 
@@ -166,6 +190,7 @@ def _since(name: str, unit: int, doc: str) -> Function:
         lambda s: _micros(s.first) // unit,
         doc,
         f"{name}(TIMESTAMP '2024-02-29 12:34:56')",
+        row=lambda s: f"{s.first} // {unit}",
     )
 
 
@@ -181,19 +206,21 @@ def _after(name: str, unit: int, doc: str) -> Function:
         lambda s: _after_1970(s.first.cast(pl.Int128), unit),
         doc,
         f"{name}(1)",
+        row=lambda s: f"{s.first} * {unit}",  # what is too large is in no year
     )
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    _part("hour", lambda t: t.dt.hour(), "The hour of the day."),
-    _part("minute", lambda t: t.dt.minute(), "The minute of the hour."),
-    _part("second", lambda t: t.dt.second(), "The second of the minute, whole."),
+    _part("hour", lambda t: t.dt.hour(), "// 3600000000 % 24", "The hour of the day."),
+    _part("minute", lambda t: t.dt.minute(), "// 60000000 % 60", "The minute of the hour."),
+    _part("second", lambda t: t.dt.second(), "// 1000000 % 60", "The second of the minute, whole."),
     Function(
         "date_trunc",
         fixed("date_trunc", STRING, TIMESTAMP, result=TIMESTAMP),
         _truncated,
         "The start of the year, quarter, month, week, day, hour, minute, second and so on.",
         "date_trunc('hour', TIMESTAMP '2024-02-29 12:34:56')",
+        row=_row_truncated,
     ),
     Function(
         "to_timestamp",
@@ -242,5 +269,6 @@ FUNCTIONS: tuple[Function, ...] = (
         _add_interval,
         "A date or timestamp moved by months, then days, then microseconds: `+ INTERVAL`.",
         "DATE '2024-01-31' + INTERVAL 1 MONTH",
+        row=_row_add_interval,
     ),
 )

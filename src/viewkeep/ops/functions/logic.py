@@ -13,6 +13,7 @@ import polars as pl
 
 from viewkeep.ops.functions.coercion import VOID, compared, widest
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import RowForm, RowSite, below, equal
 from viewkeep.ops.functions.signatures import mismatch
 from viewkeep.types import BOOLEAN, STRING, DataType
 
@@ -71,6 +72,53 @@ def _two(operation: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Build:
     return lambda site: operation(site.args[0], site.args[1])
 
 
+def _row_all(site: RowSite) -> str:
+    doubts = site.nulls()
+    if not doubts:
+        return " and ".join(site.args)
+    tests = [_known(site, at, f"not {arg}") for at, arg in enumerate(site.args)]
+    return f"False if {' or '.join(tests)} else None if {' or '.join(doubts)} else True"
+
+
+def _row_any(site: RowSite) -> str:
+    if not (doubts := site.nulls()):
+        return " or ".join(site.args)
+    return f"True if {' or '.join(site.args)} else None if {' or '.join(doubts)} else False"
+
+
+def _known(site: RowSite, at: int, test: str) -> str:
+    return f"({site.args[at]} is not None and {test})" if site.maybe_null[at] else test
+
+
+def _compares(form: Callable[[str, str, DataType], str]) -> RowForm:
+    """The row form of a comparison; arrays are compared by the kernel alone."""
+
+    def write(site: RowSite) -> str | None:
+        a, b = site.args
+        return None if site.types[0].is_array else form(a, b, site.types[0])
+
+    return write
+
+
+def _not(source: str) -> str:
+    return f"not {source}"
+
+
+def _row_one_of(site: RowSite) -> str | None:
+    type_ = site.types[0]
+    if type_.is_array:
+        return None
+    tests = [
+        _known(site, at, equal(site.first, arg, type_))
+        for at, arg in enumerate(site.args[1:], start=1)
+        if arg != "None"
+    ]
+    found = f"True if {' or '.join(tests) or False}"
+    doubts = " or ".join(site.nulls(*range(1, len(site.args))))
+    value = f"{found} else None if {doubts} else False" if doubts else f"{found} else False"
+    return f"None if {site.first} is None else {value}" if site.maybe_null[0] else value
+
+
 FUNCTIONS = (
     Function(
         "and",
@@ -78,6 +126,8 @@ FUNCTIONS = (
         lambda s: _joined(operator.and_, s.args),
         "TRUE if all are, FALSE if one is FALSE, else NULL.",
         "TRUE AND NULL",
+        row=_row_all,
+        sees_nulls=True,
     ),
     Function(
         "or",
@@ -85,14 +135,60 @@ FUNCTIONS = (
         lambda s: _joined(operator.or_, s.args),
         "TRUE if one is, FALSE if all are FALSE, else NULL.",
         "TRUE OR NULL",
+        row=_row_any,
+        sees_nulls=True,
     ),
-    Function("not", _truths("not", 1, 1), lambda s: ~s.first, "The opposite.", "NOT TRUE"),
-    Function("eq", _comparison("="), _two(lambda a, b: a == b), "`a = b`.", "1 = 1.0"),
-    Function("ne", _comparison("<>"), _two(lambda a, b: a != b), "`a <> b`.", "1 <> 2"),
-    Function("lt", _comparison("<"), _two(lambda a, b: a < b), "`a < b`.", "1 < 2"),
-    Function("le", _comparison("<="), _two(lambda a, b: a <= b), "`a <= b`.", "1 <= 2"),
-    Function("gt", _comparison(">"), _two(lambda a, b: a > b), "`a > b`.", "1 > 2"),
-    Function("ge", _comparison(">="), _two(lambda a, b: a >= b), "`a >= b`.", "1 >= 2"),
+    Function(
+        "not",
+        _truths("not", 1, 1),
+        lambda s: ~s.first,
+        "The opposite.",
+        "NOT TRUE",
+        row=lambda s: f"not {s.first}",
+    ),
+    Function(
+        "eq",
+        _comparison("="),
+        _two(lambda a, b: a == b),
+        "`a = b`.",
+        "1 = 1.0",
+        row=_compares(equal),
+    ),
+    Function(
+        "ne",
+        _comparison("<>"),
+        _two(lambda a, b: a != b),
+        "`a <> b`.",
+        "1 <> 2",
+        row=_compares(lambda a, b, t: _not(equal(a, b, t))),
+    ),
+    Function(
+        "lt", _comparison("<"), _two(lambda a, b: a < b), "`a < b`.", "1 < 2", row=_compares(below)
+    ),
+    Function(
+        "le",
+        _comparison("<="),
+        _two(lambda a, b: a <= b),
+        "`a <= b`.",
+        "1 <= 2",
+        row=_compares(lambda a, b, t: _not(below(b, a, t))),
+    ),
+    Function(
+        "gt",
+        _comparison(">"),
+        _two(lambda a, b: a > b),
+        "`a > b`.",
+        "1 > 2",
+        row=_compares(lambda a, b, t: below(b, a, t)),
+    ),
+    Function(
+        "ge",
+        _comparison(">="),
+        _two(lambda a, b: a >= b),
+        "`a >= b`.",
+        "1 >= 2",
+        row=_compares(lambda a, b, t: _not(below(a, b, t))),
+    ),
     Function(
         "null_safe_eq",
         _comparison("<=>"),
@@ -100,6 +196,8 @@ FUNCTIONS = (
         "`a <=> b`: like `=`, but NULL equals NULL.",
         "NULL <=> NULL",
         ("equal_null",),
+        row=_compares(equal),
+        sees_nulls=True,
     ),
     Function(
         "is_null",
@@ -108,6 +206,8 @@ FUNCTIONS = (
         "Whether it is NULL.",
         "NULL IS NULL",
         ("isnull",),
+        row=lambda s: f"not ({s.is_known(0)})",
+        sees_nulls=True,
     ),
     Function(
         "is_not_null",
@@ -116,6 +216,8 @@ FUNCTIONS = (
         "Whether it is not NULL.",
         "1 IS NOT NULL",
         ("isnotnull",),
+        row=lambda s: s.is_known(0),
+        sees_nulls=True,
     ),
     Function(
         "is_true",
@@ -123,6 +225,8 @@ FUNCTIONS = (
         lambda s: s.first.fill_null(False),
         "TRUE if TRUE, else FALSE.",
         "(NULL IS TRUE)",
+        row=lambda s: f"True if {s.first} else False",
+        sees_nulls=True,
     ),
     Function(
         "is_false",
@@ -130,6 +234,8 @@ FUNCTIONS = (
         lambda s: ~s.first.fill_null(True),
         "TRUE if FALSE, else FALSE.",
         "(FALSE IS FALSE)",
+        row=lambda s: f"{s.is_known(0)} and not {s.first}",
+        sees_nulls=True,
     ),
     Function(
         "in",
@@ -137,5 +243,7 @@ FUNCTIONS = (
         _one_of,
         "Whether it equals one of the list; NULL if only a NULL could make it so.",
         "2 IN (1, 2)",
+        row=_row_one_of,
+        sees_nulls=True,
     ),
 )

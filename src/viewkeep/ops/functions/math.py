@@ -16,6 +16,14 @@ from viewkeep.ops.functions import casts, decimals
 from viewkeep.ops.functions.arithmetic import ratio
 from viewkeep.ops.functions.coercion import VOID, bounded
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import (
+    RowForm,
+    RowSite,
+    double_to_integer,
+    half_up,
+    rescaled,
+    wrapped,
+)
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import constant_int, fixed, mismatch, numeric
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType
@@ -129,22 +137,88 @@ def _doubles(name: str, count: int) -> Resolve:
 
 
 def _of_double(
-    name: str, kernel: Callable[[pl.Expr], pl.Expr], doc: str, example: str, *aliases: str
+    name: str,
+    kernel: Callable[[pl.Expr], pl.Expr],
+    doc: str,
+    example: str,
+    *aliases: str,
+    row: RowForm | None = None,
 ) -> Function:
     return Function(
-        name, _doubles(name, 1), lambda s: kernel(s.first), doc, f"{name}({example})", aliases
+        name, _doubles(name, 1), lambda s: kernel(s.first), doc, f"{name}({example})", aliases, row
     )
 
 
+def _row_abs(site: RowSite) -> str:
+    size = f"abs({site.first})"
+    return wrapped(size, site.result) if site.result.is_integer else size
+
+
+def _row_round(site: RowSite) -> str | None:
+    places, type_ = site.constants.get(1, 0), site.types[0]
+    assert isinstance(places, int)
+    if type_ == DOUBLE:
+        return None
+    if type_.is_decimal:
+        kept = min(places, type_.scale)
+        rounded = f"{site.use(half_up)}({site.first}, {10 ** (type_.scale - kept)})"
+        return rescaled(rounded, min(places, 0), site)
+    if places >= 0:
+        return site.first
+    unit = 10 ** min(-places, 21)
+    return wrapped(f"{site.use(half_up)}({site.first}, {unit}) * {unit}", site.result)
+
+
+def _row_to_whole(up: bool) -> RowForm:
+    def form(site: RowSite) -> str:
+        type_, value = site.types[0], site.first
+        if type_ == DOUBLE:
+            helper = site.use(double_ceiling if up else double_floor)
+            return f"{helper}({value})"
+        if not type_.is_decimal:
+            return value
+        unit = 10**type_.scale
+        return rescaled(f"-(-{value} // {unit})" if up else f"{value} // {unit}", 0, site)
+
+    return form
+
+
+def double_floor(value: float) -> int:
+    """The greatest whole number not above a DOUBLE, as a BIGINT."""
+    return math.floor(value) if abs(value) < 2**53 else double_to_integer(value, 64)
+
+
+def double_ceiling(value: float) -> int:
+    """The least whole number not below a DOUBLE, as a BIGINT."""
+    return math.ceil(value) if abs(value) < 2**53 else double_to_integer(value, 64)
+
+
+def _row_sign(site: RowSite) -> str:
+    value = site.first
+    return f"1.0 if {value} > 0 else -1.0 if {value} < 0 else {value}"
+
+
+def _row_root(site: RowSite) -> str:
+    return f"{site.use(math.sqrt)}({site.first}) if {site.first} >= 0 else NAN"
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    Function("abs", numeric("abs", lambda t: t), _abs, "The size without the sign.", "abs(-3)"),
-    _of_double("sign", lambda x: x.sign(), "-1.0, 0.0 or 1.0.", "-3", "signum"),
+    Function(
+        "abs",
+        numeric("abs", lambda t: t),
+        _abs,
+        "The size without the sign.",
+        "abs(-3)",
+        row=_row_abs,
+    ),
+    _of_double("sign", lambda x: x.sign(), "-1.0, 0.0 or 1.0.", "-3", "signum", row=_row_sign),
     Function(
         "round",
         _round_type,
         _round,
         "Rounded HALF_UP to a number of places, which may be negative.",
         "round(2.675, 2)",
+        row=_row_round,
     ),
     Function(
         "ceil",
@@ -153,6 +227,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The least whole number not below it.",
         "ceil(2.1)",
         ("ceiling",),
+        row=_row_to_whole(True),
     ),
     Function(
         "floor",
@@ -160,8 +235,9 @@ FUNCTIONS: tuple[Function, ...] = (
         _to_whole(False),
         "The greatest whole number not above it.",
         "floor(-2.1)",
+        row=_row_to_whole(False),
     ),
-    _of_double("sqrt", lambda x: x.sqrt(), "The square root.", "4"),
+    _of_double("sqrt", lambda x: x.sqrt(), "The square root.", "4", row=_row_root),
     _of_double("cbrt", lambda x: x.cbrt(), "The cube root.", "27"),
     Function("power", _doubles("power", 2), _power, "a to the power b.", "power(2, 3)", ("pow",)),
     _of_double("exp", lambda x: x.exp(), "e to the power x.", "1"),
@@ -193,14 +269,30 @@ FUNCTIONS: tuple[Function, ...] = (
     _of_double("tanh", lambda x: x.tanh(), "The hyperbolic tangent.", "1"),
     _of_double("degrees", lambda x: x.degrees(), "An angle in degrees.", "3"),
     _of_double("radians", lambda x: x.radians(), "An angle in radians.", "180"),
-    Function("pi", fixed("pi", result=DOUBLE), lambda s: pl.lit(math.pi), "The number pi.", "pi()"),
-    Function("e", fixed("e", result=DOUBLE), lambda s: pl.lit(math.e), "The number e.", "e()"),
+    Function(
+        "pi",
+        fixed("pi", result=DOUBLE),
+        lambda s: pl.lit(math.pi),
+        "The number pi.",
+        "pi()",
+        row=lambda s: repr(math.pi),
+    ),
+    Function(
+        "e",
+        fixed("e", result=DOUBLE),
+        lambda s: pl.lit(math.e),
+        "The number e.",
+        "e()",
+        row=lambda s: repr(math.e),
+    ),
     Function(
         "isnan",
         fixed("isnan", DOUBLE, result=BOOLEAN),
         lambda s: s.first.is_nan().fill_null(False),
         "Whether it is NaN; FALSE for NULL.",
         "isnan(1.5)",
+        row=lambda s: f"{s.is_known(0)} and {s.first} != {s.first}",
+        sees_nulls=True,
     ),
     Function(
         "nanvl",
@@ -208,5 +300,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: pl.when(s.first.is_nan()).then(s.args[1]).otherwise(s.first),
         "The second if the first is NaN, else the first.",
         "nanvl(1.5, 2)",
+        row=lambda s: f"{s.args[1]} if {s.first} != {s.first} else {s.first}",
+        sees_nulls=True,
     ),
 )

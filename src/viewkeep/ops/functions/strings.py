@@ -6,12 +6,14 @@ except in `concat_ws`, which leaves NULLs out. Only spaces are blank unless a ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import polars as pl
 
+from viewkeep.ops.functions import rowtexts
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
+from viewkeep.ops.functions.rowform import RowForm, RowSite
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import fixed, mismatch
 from viewkeep.types import BIGINT, BINARY, BOOLEAN, INT, STRING, DataType
@@ -309,6 +311,41 @@ def _levenshtein(a: str, b: str) -> int:
     return row[-1]
 
 
+def _row_call(helper: Callable[..., object]) -> RowForm:
+    """The row form that calls a helper with all arguments."""
+    return lambda site: f"{site.use(helper)}({', '.join(site.args)})"
+
+
+def _row_length(site: RowSite) -> str:
+    return (
+        f"len({site.first})" if site.types[0] == BINARY else _row_call(rowtexts.length)(site) or ""
+    )
+
+
+def _row_part(site: RowSite) -> str | None:
+    is_binary = site.types[0] == BINARY
+    return _row_call(rowtexts.bytes_part if is_binary else rowtexts.text_part)(site)
+
+
+def _row_left(site: RowSite) -> str:
+    part = rowtexts.bytes_part if site.types[0] == BINARY else rowtexts.text_part
+    return f"{site.use(part)}({site.first}, 1, {site.args[1]})"
+
+
+def _row_trim(strip: str, helper: Callable[..., object]) -> RowForm:
+    def form(site: RowSite) -> str | None:
+        return _row_call(helper)(site) if len(site.args) == 2 else f'{site.first}.{strip}(b" ")'
+
+    return form
+
+
+def _row_concat_ws(site: RowSite) -> str:
+    separator, *parts = site.args
+    listed = ", ".join(parts) + ("," if parts else "")
+    joined = f"{separator}.join([part for part in ({listed}) if part is not None])"
+    return f"None if {separator} is None else {joined}" if site.maybe_null[0] else joined
+
+
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "concat",
@@ -317,6 +354,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The strings one after the other, also written `a || b`; NULL if one is.",
         "concat('a', 1, 'b')",
         ("||",),
+        row=lambda s: " + ".join(s.args) or 'b""',
     ),
     Function(
         "concat_ws",
@@ -324,6 +362,8 @@ FUNCTIONS: tuple[Function, ...] = (
         _concat_ws,
         "The strings that are not NULL with the separator, the first argument, between them.",
         "concat_ws('-', 'a', NULL, 'b')",
+        row=_row_concat_ws,
+        sees_nulls=True,
     ),
     Function(
         "upper",
@@ -332,6 +372,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "In capital letters.",
         "upper('Straße')",
         ("ucase",),
+        row=_row_call(rowtexts.upper),
     ),
     Function(
         "lower",
@@ -340,6 +381,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "In small letters.",
         "lower('ABC')",
         ("lcase",),
+        row=_row_call(rowtexts.lower),
     ),
     Function(
         "initcap",
@@ -356,6 +398,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The number of characters, or of bytes of a BINARY.",
         "length('añb')",
         ("char_length", "character_length", "len"),
+        row=_row_length,
     ),
     Function(
         "octet_length",
@@ -363,6 +406,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _bytes,
         "The number of bytes.",
         "octet_length('añb')",
+        row=lambda s: f"len({s.first})",
     ),
     Function(
         "bit_length",
@@ -370,6 +414,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: _bytes(s) * 8,
         "The number of bits.",
         "bit_length('ab')",
+        row=lambda s: f"len({s.first}) * 8",
     ),
     Function(
         "substring",
@@ -378,6 +423,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The part from a position on, of a length if given; a negative one counts from the end.",
         "substring('abcdef', -3, 2)",
         ("substr",),
+        row=_row_part,
     ),
     Function(
         "left",
@@ -385,6 +431,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _left,
         "The first n characters.",
         "left('abc', 2)",
+        row=_row_left,
     ),
     Function(
         "right",
@@ -392,6 +439,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _right,
         "The last n characters.",
         "right('abc', 2)",
+        row=_row_call(rowtexts.right_part),
     ),
     Function(
         "trim",
@@ -400,6 +448,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "Without the spaces at both ends, or the characters given.",
         "trim('  ab ')",
         ("btrim",),
+        row=_row_trim("strip", rowtexts.trimmed),
     ),
     Function(
         "ltrim",
@@ -407,6 +456,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _trim("start"),
         "Without the spaces at the start, or the characters given.",
         "ltrim('  ab ')",
+        row=_row_trim("lstrip", rowtexts.trimmed_start),
     ),
     Function(
         "rtrim",
@@ -414,6 +464,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _trim("end"),
         "Without the spaces at the end, or the characters given.",
         "rtrim('  ab ')",
+        row=_row_trim("rstrip", rowtexts.trimmed_end),
     ),
     Function(
         "lpad",
@@ -435,6 +486,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _replace,
         "With every occurrence of a text replaced by another, or left out.",
         "replace('a-b-c', '-', '+')",
+        row=_row_call(rowtexts.replaced),
     ),
     Function(
         "reverse",
@@ -464,6 +516,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _instr,
         "The position of a part in a text, 0 if it is not there.",
         "instr('banana', 'an')",
+        row=_row_call(rowtexts.position),
     ),
     Function(
         "locate",
@@ -479,6 +532,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: s.args[0].str.starts_with(s.args[1]),
         "Whether the text starts with another.",
         "startswith('abc', 'ab')",
+        row=lambda s: f"{s.first}.startswith({s.args[1]})",
     ),
     Function(
         "endswith",
@@ -486,6 +540,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: s.args[0].str.ends_with(s.args[1]),
         "Whether the text ends with another.",
         "endswith('abc', 'bc')",
+        row=lambda s: f"{s.first}.endswith({s.args[1]})",
     ),
     Function(
         "contains",
@@ -493,6 +548,7 @@ FUNCTIONS: tuple[Function, ...] = (
         lambda s: s.args[0].str.contains(s.args[1], literal=True),
         "Whether the text has another in it.",
         "contains('abc', 'b')",
+        row=lambda s: f"{s.args[1]} in {s.first}",
     ),
     Function(
         "split_part",

@@ -7,20 +7,25 @@ characters around the text do not matter.
 from __future__ import annotations
 
 import re
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 import polars as pl
 
 from viewkeep.ops.functions import decimals
 from viewkeep.ops.functions.rowwise import each
-from viewkeep.types import DOUBLE, DataType
+from viewkeep.types import DataType
 
-_SPACES = "".join(map(chr, range(0x21)))
-_BLANKS = _SPACES + "\x7f"
+_FIRST_DAY = date(1970, 1, 1).toordinal()
+_FIRST_MOMENT = datetime(1970, 1, 1)
+SPACES = "".join(map(chr, range(0x21)))
+BLANKS = SPACES + "\x7f"
+YES, NO = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+EXACT = decimals.EXACT
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_HEX = r"^[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?$"
-_DOUBLE = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
-_SPECIAL = {
+HEX = r"^[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[dDfF]?$"
+DOUBLE_TEXT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?$"
+SPECIAL = {
     "inf": "inf",
     "+inf": "inf",
     "infinity": "inf",
@@ -29,16 +34,16 @@ _SPECIAL = {
     "-infinity": "-inf",
     "nan": "NaN",
 }
-_OFFSET = (
+OFFSET = (
     r"([+-])(?:([0-9]{1,2})|([0-9]{2})([0-9]{2})([0-9]{2})?"
     r"|([0-9]{1,2}):(?:([0-9]{1,2})|([0-9]{2}):([0-9]{2})))$"
 )
-_TIME = (
+TIME = (
     r"^([+-]?[0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
     r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?"
-    rf" *(Z|(?:UTC|GMT|UT)?(?:{_OFFSET[:-1]})|UTC|GMT|UT)?)?)?)?)?)?$"
+    rf" *(Z|(?:UTC|GMT|UT)?(?:{OFFSET[:-1]})|UTC|GMT|UT)?)?)?)?)?)?$"
 )
-_DATE = r"(?s)^([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?$"
+DATE = r"(?s)^([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?$"
 
 
 def of_doubles(expr: pl.Expr) -> pl.Expr:
@@ -75,12 +80,35 @@ def of_bytes(expr: pl.Expr) -> pl.Expr:
     """Bytes as UTF-8 text, NULL where they are not. By row: polars fails for all at such a one."""
 
     def one(value: bytes) -> str | None:
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return None
+        known = utf8_or_none(value)
+        return None if known is None else known.decode()
 
     return each(one, pl.String(), expr)
+
+
+def utf8_or_none(value: bytes) -> bytes | None:
+    """The bytes if they are UTF-8 text."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return None
+    return value
+
+
+def decimal_bytes(unscaled: int, scale: int) -> bytes:
+    """A DECIMAL as text."""
+    return str(decimals.EXACT.scaleb(Decimal(unscaled), -scale)).encode()
+
+
+def date_bytes(days: int) -> bytes:
+    """A DATE, in days since 1970, as text."""
+    return date.fromordinal(days + _FIRST_DAY).isoformat().encode()
+
+
+def timestamp_bytes(micros: int) -> bytes:
+    """A TIMESTAMP, in microseconds since 1970, as text without zeros at the end of a fraction."""
+    moment = _FIRST_MOMENT + timedelta(0, 0, micros)
+    return moment.isoformat(" ").rstrip("0" if moment.microsecond else "").encode()
 
 
 def of_small_decimals(expr: pl.Expr) -> pl.Expr:
@@ -99,21 +127,22 @@ def to_integer(expr: pl.Expr, bits: int) -> pl.Expr:
 
 def to_double(expr: pl.Expr) -> pl.Expr:
     """Text as doubles, with Infinity and NaN in any case."""
-    text = expr.str.strip_chars(_SPACES)
-    plain = pl.when(text.str.contains(_DOUBLE)).then(
+    text = expr.str.strip_chars(SPACES)
+    plain = pl.when(text.str.contains(DOUBLE_TEXT)).then(
         text.str.strip_chars_end("dDfF").str.strip_prefix("+")
     )
     special = text.str.to_lowercase().replace_strict(
-        list(_SPECIAL), list(_SPECIAL.values()), default=None, return_dtype=pl.String
+        list(SPECIAL), list(SPECIAL.values()), default=None, return_dtype=pl.String
     )
     signed = pl.when(text.is_in(["+NaN", "-NaN"])).then(pl.lit("NaN"))
     shown = pl.coalesce(special, signed, plain).cast(pl.Float64, strict=False)
     # By row, but only where there is one: polars reads no hexadecimal doubles.
-    hexadecimal = pl.when(text.str.contains(_HEX)).then(text)
-    return pl.coalesce(shown, each(_of_hex, pl.Float64(), hexadecimal))
+    hexadecimal = pl.when(text.str.contains(HEX)).then(text)
+    return pl.coalesce(shown, each(of_hex, pl.Float64(), hexadecimal))
 
 
-def _of_hex(text: str) -> float:
+def of_hex(text: str) -> float:
+    """A DOUBLE in hexadecimal digits."""
     try:
         return float.fromhex(re.sub("(?<=[0-9])[dDfF]$", "", text))
     except OverflowError:
@@ -124,41 +153,45 @@ def to_decimal(expr: pl.Expr, given: DataType, target: DataType) -> pl.Expr:
     """Text or doubles as decimals, HALF_UP. By row: polars rounds otherwise, without exponents."""
 
     def one(value: float | str) -> Decimal | None:
-        if isinstance(value, str):
-            value = value.strip(_SPACES)
-            if not _NUMBER.fullmatch(value):
-                return None
-        try:
-            number = Decimal(repr(value) if isinstance(value, float) else value)
-            if abs(int(number.as_tuple().exponent)) > 2**31 - 1:
-                return None  # past what Java reads
-            if number == 0:
-                return Decimal(0)
-            return decimals.fitted(number, target) if number.adjusted() < 40 else None
-        except InvalidOperation:
-            return None
+        return decimal_of(value, target.precision, target.scale)
 
-    finite = pl.when(expr.is_finite()).then(expr) if given == DOUBLE else expr
-    return each(one, target.polars, finite)
+    return each(one, target.polars, expr)
+
+
+def decimal_of(value: float | str, precision: int, scale: int) -> Decimal | None:
+    """One text or double as a decimal, HALF_UP; None if it shows none that fits."""
+    if isinstance(value, str):
+        value = value.strip(SPACES)
+        if not _NUMBER.fullmatch(value):
+            return None
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+        if not number.is_finite() or abs(int(number.as_tuple().exponent)) > 2**31 - 1:
+            return None  # past what Java reads
+        if number == 0:
+            return Decimal(0)
+        type_ = DataType("DECIMAL", precision, scale)
+        return decimals.fitted(number, type_) if number.adjusted() < 40 else None
+    except InvalidOperation:
+        return None
 
 
 def to_boolean(expr: pl.Expr) -> pl.Expr:
     """t, true, y, yes, 1 and f, false, n, no, 0 in any case."""
     text = _trimmed(expr).str.to_lowercase()
-    yes, no = text.is_in(["t", "true", "y", "yes", "1"]), text.is_in(["f", "false", "n", "no", "0"])
-    return pl.when(yes).then(True).when(no).then(False)
+    return pl.when(text.is_in(YES)).then(True).when(text.is_in(NO)).then(False)
 
 
 def to_date(expr: pl.Expr) -> pl.Expr:
     """yyyy, yyyy-m, yyyy-m-d, the last followed by anything after a space or a T."""
-    parts = _trimmed(expr).str.extract_groups(_DATE)
+    parts = _trimmed(expr).str.extract_groups(DATE)
     numbers = [parts.struct.field(str(i + 1)).cast(pl.Int32, strict=False) for i in range(3)]
     return date_of(numbers[0], numbers[1], numbers[2], absent=1)
 
 
 def to_timestamp(expr: pl.Expr) -> pl.Expr:
     """A date, or a date and a time of day with up to 6 places, with Z or an offset or neither."""
-    parts = _trimmed(expr).str.extract_groups(_TIME)
+    parts = _trimmed(expr).str.extract_groups(TIME)
     field = [parts.struct.field(str(i + 1)) for i in range(8)]
     number = [part.cast(pl.Int32, strict=False) for part in field]
     day = date_of(number[0], number[1], number[2], absent=1)
@@ -193,7 +226,7 @@ def _offset_valid(zone: pl.Expr) -> pl.Expr:
 
 
 def _offset_parts(zone: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr, pl.Expr]:
-    parts = zone.str.extract_groups(_OFFSET)
+    parts = zone.str.extract_groups(OFFSET)
 
     def number(*groups: int) -> pl.Expr:
         found = pl.coalesce(parts.struct.field(str(group)) for group in groups)
@@ -204,4 +237,4 @@ def _offset_parts(zone: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr, pl.Expr]:
 
 
 def _trimmed(expr: pl.Expr) -> pl.Expr:
-    return expr.str.strip_chars(_BLANKS)
+    return expr.str.strip_chars(BLANKS)

@@ -1,0 +1,88 @@
+"""What row forms of text functions call: text is UTF-8 bytes, and stays bytes where it can.
+
+Law: each gives what its kernel gives. ASCII text is treated as bytes. Other text has positions of
+code points, and the case of its letters is that of polars' tables, which are newer than Python's.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+_LARGEST = 2**31 - 1
+
+
+def length(text: bytes) -> int:
+    """The number of characters."""
+    return len(text) if text.isascii() else len(text.decode())
+
+
+def upper(text: bytes) -> bytes:
+    """In capital letters."""
+    if text.isascii():
+        return text.upper()
+    return _encoded(pl.Series([text.decode()]).str.to_uppercase())
+
+
+def lower(text: bytes) -> bytes:
+    """In small letters."""
+    if text.isascii():
+        return text.lower()
+    return _encoded(pl.Series([text.decode()]).str.to_lowercase())
+
+
+def _encoded(one: pl.Series) -> bytes:
+    text: str = one.item()
+    return text.encode()
+
+
+def text_part(text: bytes, position: int, count: int | None = None) -> bytes:
+    """`count` characters from a position, which counts from 1, or from the end if negative."""
+    if text.isascii():
+        return bytes_part(text, position, count)
+    shown = text.decode()
+    start, stop = _span(len(shown), position, count)
+    return shown[start:stop].encode()
+
+
+def bytes_part(data: bytes, position: int, count: int | None = None) -> bytes:
+    """`count` bytes from a position, which counts from 1, or from the end if negative."""
+    start, stop = _span(len(data), position, count)
+    return data[start:stop]
+
+
+def _span(size: int, position: int, count: int | None) -> tuple[int, int]:
+    start = position - 1 if position > 0 else size + position if position < 0 else 0
+    stop = size if count is None else min(max(start + count, 0), _LARGEST)
+    return max(start, 0), stop
+
+
+def right_part(text: bytes, count: int) -> bytes:
+    """The last characters."""
+    shown = text.decode()
+    return shown[max(len(shown) - max(count, 0), 0) :].encode()
+
+
+def trimmed(text: bytes, characters: bytes) -> bytes:
+    """Without these characters at both ends."""
+    return text.decode().strip(characters.decode()).encode()
+
+
+def trimmed_start(text: bytes, characters: bytes) -> bytes:
+    """Without these characters at the start."""
+    return text.decode().lstrip(characters.decode()).encode()
+
+
+def trimmed_end(text: bytes, characters: bytes) -> bytes:
+    """Without these characters at the end."""
+    return text.decode().rstrip(characters.decode()).encode()
+
+
+def replaced(text: bytes, old: bytes, new: bytes = b"") -> bytes:
+    """With every occurrence of a text replaced."""
+    return text.replace(old, new) if old else text
+
+
+def position(text: bytes, part: bytes) -> int:
+    """The position of a part in characters, 0 if it is not there."""
+    before = text.find(part)
+    return 0 if before < 0 else length(text[:before]) + 1
