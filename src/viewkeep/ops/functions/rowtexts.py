@@ -1,4 +1,4 @@
-"""What row forms of text functions call: text is UTF-8 bytes, and stays bytes where it can.
+"""Row forms of text functions, and what they call: text is UTF-8 bytes, and stays so where it can.
 
 Law: each gives what its kernel gives. ASCII text is treated as bytes. Other text has positions of
 code points, and the case of its letters is that of polars' tables, which are newer than Python's.
@@ -6,7 +6,12 @@ code points, and the case of its letters is that of polars' tables, which are ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
+
+from viewkeep.ops.functions.rowform import RowForm, RowSite
+from viewkeep.types import BINARY
 
 _LARGEST = 2**31 - 1
 
@@ -86,3 +91,42 @@ def position(text: bytes, part: bytes) -> int:
     """The position of a part in characters, 0 if it is not there."""
     before = text.find(part)
     return 0 if before < 0 else length(text[:before]) + 1
+
+
+def calls(helper: Callable[..., object]) -> RowForm:
+    """The row form that calls a helper with all arguments."""
+    return lambda site: f"{site.use(helper)}({', '.join(site.args)})"
+
+
+def length_form(site: RowSite) -> str | None:
+    """The number of characters, or of bytes."""
+    return f"len({site.first})" if site.types[0] == BINARY else calls(length)(site)
+
+
+def part_form(site: RowSite) -> str | None:
+    """A part from a position on."""
+    is_binary = site.types[0] == BINARY
+    return calls(bytes_part if is_binary else text_part)(site)
+
+
+def left_form(site: RowSite) -> str:
+    """The first characters, or bytes."""
+    part = bytes_part if site.types[0] == BINARY else text_part
+    return f"{site.use(part)}({site.first}, 1, {site.args[1]})"
+
+
+def trim_form(strip: str, helper: Callable[..., object]) -> RowForm:
+    """Without spaces, by the method `strip`, or without the characters given, by a helper."""
+
+    def form(site: RowSite) -> str | None:
+        return calls(helper)(site) if len(site.args) == 2 else f'{site.first}.{strip}(b" ")'
+
+    return form
+
+
+def concat_ws_form(site: RowSite) -> str:
+    """The texts that are not NULL, with a separator between them."""
+    separator, *parts = site.args
+    listed = ", ".join(parts) + ("," if parts else "")
+    joined = f"{separator}.join([part for part in ({listed}) if part is not None])"
+    return f"None if {separator} is None else {joined}" if site.maybe_null[0] else joined

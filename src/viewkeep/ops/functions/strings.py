@@ -6,14 +6,13 @@ except in `concat_ws`, which leaves NULLs out. Only spaces are blank unless a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
 import polars as pl
 
 from viewkeep.ops.functions import rowtexts
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
-from viewkeep.ops.functions.rowform import RowForm, RowSite
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import fixed, mismatch
 from viewkeep.types import BIGINT, BINARY, BOOLEAN, INT, STRING, DataType
@@ -311,41 +310,6 @@ def _levenshtein(a: str, b: str) -> int:
     return row[-1]
 
 
-def _row_call(helper: Callable[..., object]) -> RowForm:
-    """The row form that calls a helper with all arguments."""
-    return lambda site: f"{site.use(helper)}({', '.join(site.args)})"
-
-
-def _row_length(site: RowSite) -> str:
-    return (
-        f"len({site.first})" if site.types[0] == BINARY else _row_call(rowtexts.length)(site) or ""
-    )
-
-
-def _row_part(site: RowSite) -> str | None:
-    is_binary = site.types[0] == BINARY
-    return _row_call(rowtexts.bytes_part if is_binary else rowtexts.text_part)(site)
-
-
-def _row_left(site: RowSite) -> str:
-    part = rowtexts.bytes_part if site.types[0] == BINARY else rowtexts.text_part
-    return f"{site.use(part)}({site.first}, 1, {site.args[1]})"
-
-
-def _row_trim(strip: str, helper: Callable[..., object]) -> RowForm:
-    def form(site: RowSite) -> str | None:
-        return _row_call(helper)(site) if len(site.args) == 2 else f'{site.first}.{strip}(b" ")'
-
-    return form
-
-
-def _row_concat_ws(site: RowSite) -> str:
-    separator, *parts = site.args
-    listed = ", ".join(parts) + ("," if parts else "")
-    joined = f"{separator}.join([part for part in ({listed}) if part is not None])"
-    return f"None if {separator} is None else {joined}" if site.maybe_null[0] else joined
-
-
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "concat",
@@ -362,7 +326,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _concat_ws,
         "The strings that are not NULL with the separator, the first argument, between them.",
         "concat_ws('-', 'a', NULL, 'b')",
-        row=_row_concat_ws,
+        row=rowtexts.concat_ws_form,
         sees_nulls=True,
     ),
     Function(
@@ -372,7 +336,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "In capital letters.",
         "upper('Straße')",
         ("ucase",),
-        row=_row_call(rowtexts.upper),
+        row=rowtexts.calls(rowtexts.upper),
     ),
     Function(
         "lower",
@@ -381,7 +345,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "In small letters.",
         "lower('ABC')",
         ("lcase",),
-        row=_row_call(rowtexts.lower),
+        row=rowtexts.calls(rowtexts.lower),
     ),
     Function(
         "initcap",
@@ -398,7 +362,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The number of characters, or of bytes of a BINARY.",
         "length('añb')",
         ("char_length", "character_length", "len"),
-        row=_row_length,
+        row=rowtexts.length_form,
     ),
     Function(
         "octet_length",
@@ -423,7 +387,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "The part from a position on, of a length if given; a negative one counts from the end.",
         "substring('abcdef', -3, 2)",
         ("substr",),
-        row=_row_part,
+        row=rowtexts.part_form,
     ),
     Function(
         "left",
@@ -431,7 +395,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _left,
         "The first n characters.",
         "left('abc', 2)",
-        row=_row_left,
+        row=rowtexts.left_form,
     ),
     Function(
         "right",
@@ -439,7 +403,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _right,
         "The last n characters.",
         "right('abc', 2)",
-        row=_row_call(rowtexts.right_part),
+        row=rowtexts.calls(rowtexts.right_part),
     ),
     Function(
         "trim",
@@ -448,7 +412,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "Without the spaces at both ends, or the characters given.",
         "trim('  ab ')",
         ("btrim",),
-        row=_row_trim("strip", rowtexts.trimmed),
+        row=rowtexts.trim_form("strip", rowtexts.trimmed),
     ),
     Function(
         "ltrim",
@@ -456,7 +420,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _trim("start"),
         "Without the spaces at the start, or the characters given.",
         "ltrim('  ab ')",
-        row=_row_trim("lstrip", rowtexts.trimmed_start),
+        row=rowtexts.trim_form("lstrip", rowtexts.trimmed_start),
     ),
     Function(
         "rtrim",
@@ -464,7 +428,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _trim("end"),
         "Without the spaces at the end, or the characters given.",
         "rtrim('  ab ')",
-        row=_row_trim("rstrip", rowtexts.trimmed_end),
+        row=rowtexts.trim_form("rstrip", rowtexts.trimmed_end),
     ),
     Function(
         "lpad",
@@ -486,7 +450,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _replace,
         "With every occurrence of a text replaced by another, or left out.",
         "replace('a-b-c', '-', '+')",
-        row=_row_call(rowtexts.replaced),
+        row=rowtexts.calls(rowtexts.replaced),
     ),
     Function(
         "reverse",
@@ -516,7 +480,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _instr,
         "The position of a part in a text, 0 if it is not there.",
         "instr('banana', 'an')",
-        row=_row_call(rowtexts.position),
+        row=rowtexts.calls(rowtexts.position),
     ),
     Function(
         "locate",
