@@ -8,15 +8,15 @@ it began with.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from viewkeep.engine.housekeeping import note_dropped
-from viewkeep.engine.programs import PlanVersion, commit_plan, newest_plan, save_definitions
+from viewkeep.engine.programs import PlanVersion, newest_plan, save_definitions
+from viewkeep.engine.revision import numbered, revise
 from viewkeep.errors import CatalogError
 from viewkeep.plan.nodes import Source, View, sources
-from viewkeep.plan.program import Program, producer_id, state_keys
+from viewkeep.plan.program import Program, producer_id
 from viewkeep.sql.statements import CreateView
 from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
@@ -83,8 +83,11 @@ class Catalog:
         generations = save_definitions(self.store, [statement.view for statement in wanted])
 
         def change(plan: PlanVersion) -> PlanVersion | None:
-            views, numbered = dict(plan.views), dict(plan.generations)
-            made = replace(plan, views=views, generations=numbered)
+            views, generation_of = dict(plan.views), dict(plan.generations)
+            failed, repairs = dict(plan.failed), dict(plan.repairs)
+            made = replace(
+                plan, views=views, generations=generation_of, failed=failed, repairs=repairs
+            )
             added: dict[str, View] = {}
             replaced = False
             for statement, generation in zip(wanted, generations, strict=True):
@@ -94,14 +97,16 @@ class Catalog:
                 if view.name in views and statement.or_replace:
                     _refuse_read(made, view.name)
                     del views[view.name]
+                    failed.pop(view.name, None)
+                    repairs.pop(view.name, None)
                     replaced = True
                 _refuse_taken(made, view.name)
                 _refuse_changed(made, view, basis or plan, added)
                 views[view.name] = added[view.name] = view
-                numbered[view.name] = generation
+                generation_of[view.name] = generation
             if not added:
                 return None
-            return _numbered(made) if replaced else _numbered(made, added.values())
+            return numbered(made) if replaced else numbered(made, added.values())
 
         self._commit(change)
 
@@ -113,7 +118,7 @@ class Catalog:
                 _missing(name, "view", plan.views, if_exists)
                 return None
             _refuse_read(plan, name)
-            return _numbered(_drop(plan, name))
+            return numbered(_drop(plan, name))
 
         self._commit(change)
 
@@ -124,42 +129,49 @@ class Catalog:
             if name not in plan.views:
                 _missing(name, "view", plan.views, False)
                 return None
+            if name in plan.failed:
+                raise CatalogError(f"view {name} has failed: viewkeep repair loads it afresh")
+            if name in plan.repairs:
+                return None  # it will be loaded afresh
             stale = _touching(plan.program, name)
             kept = {k: n for k, n in plan.numbers.items() if k.split(" ", 1)[0] not in stale}
-            return _numbered(replace(plan, numbers=kept))
+            return numbered(replace(plan, numbers=kept))
 
         self._commit(change)
 
+    def repair_views(self, names: Sequence[str] = ()) -> tuple[str, ...]:
+        """Have failed views loaded afresh, with the failed views that read them.
+
+        All failed views if none is named. They are loaded once an epoch has covered all that is
+        written now, so that rows corrected before count as they are. Returns their names.
+        """
+        repaired: set[str] = set()
+
+        def change(plan: PlanVersion) -> PlanVersion | None:
+            for name in names:
+                if name not in plan.views:
+                    _missing(name, "view", plan.views, False)
+                if name not in plan.failed:
+                    raise CatalogError(f"view {name} has not failed, so there is nothing to repair")
+            repaired.clear()
+            todo = list(names or plan.failed)
+            while todo:
+                name = todo.pop()
+                repaired.add(name)
+                users = (user for user, view in plan.views.items() if name in view.reads)
+                todo += [user for user in users if user in plan.failed and user not in repaired]
+            if not repaired:
+                return None
+            left = {name: why for name, why in plan.failed.items() if name not in repaired}
+            offsets = self.store.head().offsets
+            repairs = {**plan.repairs, **dict.fromkeys(repaired, offsets)}
+            return replace(plan, failed=left, repairs=repairs)
+
+        self._commit(change)
+        return tuple(sorted(repaired))
+
     def _commit(self, change: Callable[[PlanVersion], PlanVersion | None]) -> None:
-        """Apply a change to the newest plan until no other writer got in between."""
-        while True:
-            old = self.current()
-            changed = change(old)
-            if changed is None:
-                return
-            new = replace(changed, version=old.version + 1)
-            if commit_plan(self.store, new):
-                break
-        states = sorted(set(old.numbers.values()) - set(new.numbers.values()))
-        tables = [s.number for name, s in old.tables.items() if name not in new.tables]
-        if states or tables:
-            note_dropped(self.store, new.version, states, tables)
-
-
-def _numbered(plan: PlanVersion, added: Iterable[View] | None = None) -> PlanVersion:
-    """The plan with a number for each state table it needs, and none for others.
-
-    If views were only `added`, the tables of all others have theirs.
-    """
-    numbers: dict[str, int] = {} if added is None else dict(plan.numbers)
-    following = plan.next_number
-    for key in state_keys(plan.views.values() if added is None else added):
-        if key in plan.numbers:
-            numbers[key] = plan.numbers[key]
-        else:
-            numbers[key] = following
-            following += 1
-    return replace(plan, numbers=numbers, next_number=following)
+        revise(self.store, change)
 
 
 def _touching(program: Program, view: str) -> set[str]:
@@ -174,7 +186,11 @@ def _touching(program: Program, view: str) -> set[str]:
 
 def _drop(plan: PlanVersion, name: str) -> PlanVersion:
     return replace(
-        plan, views=_without(plan.views, name), generations=_without(plan.generations, name)
+        plan,
+        views=_without(plan.views, name),
+        generations=_without(plan.generations, name),
+        failed=_without(plan.failed, name),
+        repairs=_without(plan.repairs, name),
     )
 
 

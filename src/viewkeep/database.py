@@ -370,6 +370,13 @@ class Database:
             self.store.url, list(views), repair=repair, spark=session(master, spark=spark)
         )
 
+    def repair(self, *views: str) -> tuple[str, ...]:
+        """Have views that failed (default: all of them) loaded afresh, and those that read them.
+
+        Returns the names of the views that the pipeline will load.
+        """
+        return self.catalog.repair_views(views)
+
     # -- the rest ------------------------------------------------------------------------------
 
     def tables(self) -> list[str]:

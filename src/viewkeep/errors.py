@@ -133,12 +133,13 @@ class PipelineError(ViewkeepError):
 class OperatorFailed(PipelineError):
     """A part of the plan cannot process the rows of an epoch.
 
-    `operator` is the operator's id, or `table:NUMBER` if rows of a base table cannot be read.
+    `operator` is the operator's id, or `table:NUMBER` if rows of a base table cannot be read;
+    `reason` is what it does and what it met.
     """
 
-    def __init__(self, message: str, operator: str = ""):
+    def __init__(self, message: str, operator: str = "", reason: str = ""):
         super().__init__(message)
-        self.operator = operator
+        self.operator, self.reason = operator, reason or message
 
 
 class Fenced(PipelineError):

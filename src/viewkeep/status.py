@@ -13,10 +13,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from viewkeep.access.reads import loading_of
+from viewkeep.access.reads import loading_of, view_failed
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lease import holder
+from viewkeep.engine.programs import PlanVersion
 from viewkeep.plan.explain import title
 from viewkeep.plan.program import Program
 from viewkeep.stores.contract import Cut, Sizes, Store, TableSize
@@ -42,11 +44,12 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view: `ready`, `loading` with its progress, or `waiting` for the pipeline."""
+    """One view: `ready`, `loading` with its progress, `waiting` for the pipeline, or `failed`."""
 
     name: str
     state: str
     progress: str = ""
+    problem: str = ""  # since when and why it has failed, and what to do
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Status:
     base_bytes: int
     state_bytes: int
     driver: str | None  # who holds the driver lease
+    trouble: str | None = None  # failures since the last epoch was published
 
 
 def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Status:
@@ -98,12 +102,13 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         lag=lag,
         lag_seconds=_age(published, head) if lag else 0.0,
         operations_per_second=_rate(published),
-        views=tuple(_view(name, epochs) for name in sorted(current.views)),
+        views=tuple(_view(name, epochs, current, url) for name in sorted(current.views)),
         tables=tuple(sorted(current.tables)),
         operators=_operators(current.program, sizes),
         base_bytes=sizes.base_bytes,
         state_bytes=sizes.state_bytes,
         driver=None if lease is None else f"process {lease.pid} on {lease.host}",
+        trouble=_trouble(store),
     )
 
 
@@ -125,11 +130,23 @@ def _operators(program: Program, sizes: Sizes) -> tuple[OperatorStatus, ...]:
     return tuple(sorted(found, key=lambda operator: (-operator.bytes, operator.id)))
 
 
-def _view(name: str, epochs: Epochs) -> ViewStatus:
+def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str) -> ViewStatus:
+    if (failure := plan.failed.get(name)) is not None:
+        return ViewStatus(name, "failed", problem=str(view_failed(name, failure, url)))
     progress = loading_of(epochs, name)
     if progress is None:
         return ViewStatus(name, "waiting")
     return ViewStatus(name, "loading", progress) if progress else ViewStatus(name, "ready")
+
+
+def _trouble(store: Store) -> str | None:
+    trouble = trouble_of(store)
+    if trouble is None:
+        return None
+    times = "once" if trouble.count == 1 else f"{trouble.count} times"
+    pause = (trouble.retry_at - time.time_ns()) / 1e9
+    later = f"; the next attempt is in {pause:.0f} s" if pause > 0.5 else ""
+    return f"the pipeline has failed {times} since epoch {trouble.after}: {trouble.reason}{later}"
 
 
 def _age(published: Published, head: Cut) -> float | None:
@@ -146,7 +163,9 @@ def _rate(published: Published) -> float | None:
 
 def line(status: Status) -> str:
     """A status as one line."""
-    loading = [f"{view.name} {view.progress}" for view in status.views if view.state != "ready"]
+    missing = [view for view in status.views if view.state not in ("ready", "failed")]
+    loading = [f"{view.name} {view.progress}".strip() for view in missing]
+    failed = [view.name for view in status.views if view.state == "failed"]
     parts = [f"epoch {status.epoch}", f"{status.lag:,} operations behind"]
     if status.lag and status.lag_seconds is not None:
         parts.append(f"{status.lag_seconds:.1f} s")
@@ -154,6 +173,10 @@ def line(status: Status) -> str:
         parts.append(f"{status.operations_per_second:,.0f} operations/s")
     if loading:
         parts.append("loading " + ", ".join(loading))
+    if failed:
+        parts.append("failed " + ", ".join(failed))
+    if status.trouble:
+        parts.append(status.trouble)
     return " · ".join(parts)
 
 
@@ -170,7 +193,8 @@ def render(status: Status) -> Group:
     driver = f"driver: {status.driver or 'none (start one: viewkeep run ' + status.url + ')'}"
     top = Text(f"{status.url} · {line(status)}", style="bold")
     tables = f"tables: {', '.join(status.tables) or 'none'}"
-    parts = [views, _state_table(status)] if status.views else []
+    parts: list[Table | Text] = [views, _state_table(status)] if status.views else []
+    parts += [Text(view.problem, style="red") for view in status.views if view.problem]
     return Group(top, nodes, *parts, f"{tables}\n{sizes}\n{driver}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viewkeep.codec.many import hash_key
-from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
+from viewkeep.engine.epochs import EpochRecord, Epochs, Limits, OpenEpoch
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_level, run_sources
@@ -95,9 +95,9 @@ def test_two_processes_of_one_driver_open_the_same_epoch(history: History) -> No
     term = first.acquire().term
     put(history, 1)
 
-    def race(published: Published, limits: Limits) -> OpenEpoch | None:
+    def race(record: EpochRecord, limits: Limits) -> OpenEpoch | None:
         second.open_next(term, limits)  # comes in between
-        return chosen(published, limits)
+        return chosen(record, limits)
 
     chosen = first._choose
     first._choose = race  # type: ignore[method-assign]

@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from viewkeep.engine.failures import note_trouble, set_aside
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import httpx
 
     from viewkeep import Database
+    from viewkeep.engine.epochs import Published
     from viewkeep.serve.server import Server
+
+    CatchUp = Callable[[], Published]
 
 
 def error(answer: httpx.Response, status: int, kind: str) -> str:
@@ -357,6 +362,32 @@ def test_health_and_readiness(site: Database, client: httpx.Client) -> None:
     assert late.json()["reasons"] == ["the views lack 2 operations"]
     assert client.get("/ready?lag_operations=2").status_code == 200
     assert "s behind" in client.get("/ready?lag_seconds=0").json()["reasons"][0]
+
+
+def test_a_view_that_failed_is_told_of_and_stops_no_other(
+    site: Database, client: httpx.Client, serve: Callable[..., Server], catch_up: CatchUp
+) -> None:
+    import httpx as http
+
+    operator = next(iter(site.catalog.current().program.placements["total"].operators))
+    assert set_aside(site.store, 7, {operator: "a bad row"}) == ("total",)
+    note_trouble(site.store, "no memory")
+    ready = client.get("/ready").json()
+    assert ready["ready"] is True
+    assert [text.split(" (")[0] for text in ready["warnings"]] == [
+        "view total failed at epoch 7",
+        "the pipeline has failed once since epoch 1: no memory",
+    ]
+    metrics = client.get("/metrics").text
+    assert "viewkeep_failed_views 1.0" in metrics
+    assert "viewkeep_failures 1.0" in metrics
+    catch_up()
+    assert "a bad row" in error(client.get("/v1/total/rows"), 500, "ViewFailed")
+    assert client.get("/v1/scores/rows").status_code == 200
+    states = {view["name"]: view["state"] for view in client.get("/v1/status").json()["views"]}
+    assert states == {"scores": "ready", "total": "failed", "yearly": "ready"}
+    with http.Client(base_url=serve(site, password="secret").http_url) as stranger:
+        assert stranger.get("/ready").json()["warnings"] == ["view total has failed"]
 
 
 def test_without_any_epoch(db: Database, serve: Callable[..., Server]) -> None:

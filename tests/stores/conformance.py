@@ -73,10 +73,10 @@ Versions = list[tuple[int, bytes | None]]
 
 
 def rows_at(
-    store: Store, epoch: int, start: bytes = b"", stop: bytes | None = None
+    store: Store, epoch: int | None, start: bytes = b"", stop: bytes | None = None
 ) -> dict[bytes, bytes]:
     """The rows of a state table at an epoch, on the first shard."""
-    chunk = store.state_scan(0, TABLE, start=start, stop=stop, limit=999, at=epoch)
+    chunk = store.state_scan(0, TABLE, start=start, stop=stop, limit=9_999, at=epoch)
     return dict(zip(chunk.keys, chunk.rows, strict=True))
 
 
@@ -717,6 +717,62 @@ class StateSuite:
         store.state_apply(0, 5, 4, [])
         with pytest.raises(Fenced):
             store.state_apply(0, 4, 3, [])
+
+    @pytest.mark.parametrize("many", [1, 5_000], ids=["few", "many"])
+    def test_a_reverted_epoch_has_written_nothing(self, store: Store, many: int) -> None:
+        keys = [key(number) for number in range(many)]
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, keys, [b"one"] * many)])
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, keys[:1], [None])])
+        before = store.sizes().tables
+        rows = {at: rows_at(store, at) for at in (1, 2)}
+        new = [key(number) for number in range(many, 2 * many)]
+        writes = [
+            StateWrite(TABLE, keys, [b"three"] * many),
+            StateWrite(TABLE, new, [b"new"] * many),
+            StateWrite(OTHER, keys, [b"other"] * many),
+        ]
+        store.state_apply(0, 3, 1, writes)
+        store.state_revert(0, 2, 3)
+        for at in (1, 2):
+            assert rows_at(store, at) == rows[at]
+        assert rows_at(store, 3) == rows_at(store, None) == rows[2]
+        assert store.state_scan(0, OTHER, limit=1, at=None).keys == []
+        after = store.sizes().tables
+        assert {t: size for t, size in after.items() if size.rows} == before
+        assert store.state_changes(0, TABLE, 2, 3, limit=10).keys == []
+
+    def test_a_reverted_epoch_is_fenced_on_shards_that_it_had_not_reached(
+        self, store: Store
+    ) -> None:
+        store.state_apply(0, 3, 2, [StateWrite(TABLE, [key(1)], [b"x"])])
+        for shard in range(store.shards):
+            store.state_revert(shard, 2, 3)
+            with pytest.raises(Fenced):
+                store.state_apply(shard, 3, 2, [StateWrite(TABLE, [key(1)], [b"late"])])
+            store.state_apply(shard, 4, 2, [StateWrite(TABLE, [key(1)], [b"next"])])
+            assert store.state_get(shard, TABLE, [key(1)], 3) == [None]
+            assert store.state_get(shard, TABLE, [key(1)], 4) == [b"next"]
+
+    def test_reverting_late_or_again_changes_nothing(self, store: Store) -> None:
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, [key(1)], [b"one"])])
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(1)], [b"two"])])
+        for _ in range(2):
+            store.state_revert(0, 1, 2)
+            assert store.state_get(0, TABLE, [key(1)], None) == [b"one"]
+        store.state_apply(0, 3, 1, [StateWrite(TABLE, [key(1)], [b"three"])])
+        store.state_revert(0, 1, 2)  # by a driver that was replaced meanwhile
+        assert store.state_get(0, TABLE, [key(1)], 3) == [b"three"]
+        assert store.state_get(0, TABLE, [key(1)], 2) == [b"one"]
+
+    def test_a_row_whose_return_was_reverted_is_swept(self, store: Store) -> None:
+        store.state_apply(0, 1, 0, [StateWrite(TABLE, [key(1), key(2)], [b"one", b"two"])])
+        store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(1)], [None])])
+        store.state_apply(0, 3, 2, [StateWrite(TABLE, [key(1)], [b"again"])])
+        store.state_sweep(0, 2)
+        store.state_revert(0, 2, 3)
+        assert store.state_get(0, TABLE, [key(1), key(2)], None) == [None, b"two"]
+        store.state_sweep(0, 2)
+        assert store.sizes().tables[TABLE].rows == 1
 
     def test_versions_before_the_horizon_are_gone(self, store: Store) -> None:
         for epoch in range(1, 6):

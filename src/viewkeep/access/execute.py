@@ -299,9 +299,16 @@ class Executor:
         """How a view, a statement, or (with None) all views are kept."""
         current = self._reader.current()
         if what is None:
-            return explain(current.program, list(current.views)) or "there are no views"
-        if what in current.views:
+            kept = list(current.program.placements)
+            parts = [explain(current.program, kept)] if kept else []
+            parts += [f"view {name} has failed" for name in current.failed]
+            return "\n\n".join(parts) or "there are no views"
+        if what in current.program.placements:
             return explain(current.program, [what])
+        if what in current.views:  # set aside
+            program = _program_with(current, current.views[what])
+            note = "has failed" if what in current.failed else "waits to be loaded afresh"
+            return f"{explain(program, [what], current.program)}\n\nview {what} {note}"
         if what in current.tables:
             return f"{what} is a base table; EXPLAIN is for views and queries"
         if len(what.split()) == 1:

@@ -246,6 +246,7 @@ class Feed:
         """
         published = self._feeds.reader.epochs.read().published
         if self._feeds.identity(self.view, published) != self._selection.identity:
+            self._feeds.reader.refuse_failed(self.view)
             raise EpochGone(f"view {self.view} was replaced, rebuilt or dropped")
 
     # -- tokens --------------------------------------------------------------------------------

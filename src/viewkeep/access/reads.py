@@ -7,6 +7,7 @@ may be ahead of publication. Base tables are read as they are now unless a cut i
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,8 +22,15 @@ from viewkeep.access.results import Result
 from viewkeep.access.watch import Watch
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.epochs import Epochs, Pin, Published
-from viewkeep.engine.programs import EMPTY, PlanVersion, load_plan, newest_plan, plan_key
-from viewkeep.errors import EpochGone, InvalidReadPoint, NotReady, UnknownName, ViewkeepError
+from viewkeep.engine.programs import EMPTY, Failure, PlanVersion, load_plan, newest_plan, plan_key
+from viewkeep.errors import (
+    EpochGone,
+    InvalidReadPoint,
+    NotReady,
+    UnknownName,
+    ViewFailed,
+    ViewkeepError,
+)
 from viewkeep.plan.nodes import View
 from viewkeep.stores.contract import Cut, Store
 
@@ -44,6 +52,16 @@ def loading_of(epochs: Epochs, view: str) -> str | None:
     loaded = epochs.read().published.loaded
     rows = sum(loaded.get(feed, 0) for feed in left)
     return f"{rows:,} rows in, {parts} {'part' if parts == 1 else 'parts'} left"
+
+
+def view_failed(name: str, failure: Failure, url: str) -> ViewFailed:
+    """The error for a view that was set aside: since when, why, and what to do."""
+    when = dt.datetime.fromtimestamp(failure.at / 1e9, dt.UTC)
+    return ViewFailed(
+        f"view {name} failed at epoch {failure.epoch} ({when:%Y-%m-%d %H:%M:%S} UTC) and is no "
+        f"longer kept: {failure.reason}. Correct the rows and run: viewkeep repair {url} {name}; "
+        "or replace or drop the view"
+    )
 
 
 class ReadPoint:
@@ -127,8 +145,17 @@ class Reader:
         placement = load_plan(self.store, point.plan).program.placements.get(view.name)
         # A view dropped and created anew keeps its name: the published plan may still have the old.
         if placement is None or placement.view != view:
+            self.refuse_failed(view.name)
             raise self.not_ready(view.name)
         return ViewReader(placement, self.store.shards)
+
+    def refuse_failed(self, name: str) -> None:
+        """Raise ViewFailed for a view that was set aside.
+
+        Where it is still in the plan that is read, its rows are those of that epoch and are given.
+        """
+        if (failure := self.current().failed.get(name)) is not None:
+            raise view_failed(name, failure, self.url)
 
     def unknown(self, name: str) -> UnknownName:
         """The error for a name that is neither a table nor a view."""

@@ -279,7 +279,7 @@ def _views(look: Look, rows: int | None) -> Table:
         table.add_column("loaded")
     views = sorted(look.status.views, key=lambda view: (view.state == "ready", view.name))
     for view in views[:rows]:
-        style = {"ready": "green", "loading": "blue"}.get(view.state, "yellow")
+        style = {"ready": "green", "loading": "blue", "failed": "red"}.get(view.state, "yellow")
         cells: list[RenderableType] = [view.name, Text(f"● {view.state}", style)]
         if look.loading:
             cells.append(_bar(look.loading.get(view.name)))

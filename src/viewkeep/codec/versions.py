@@ -168,6 +168,18 @@ def between(value: bytes, after: int, upto: int) -> list[tuple[int, bytes | None
     return changes
 
 
+def without(value: bytes, after: int, upto: int) -> bytes:
+    """The value without the versions of epochs in (after, upto]; empty if there are no others."""
+    kept, place = b"", 0
+    for epoch, end in _entries(value):
+        if epoch <= after:
+            return kept + value[place:]
+        if epoch > upto:
+            kept += value[place:end]
+        place = end
+    return kept
+
+
 def newest_epoch(value: bytes) -> int:
     """The epoch of the newest version."""
     return int.from_bytes(value[:8], "little")

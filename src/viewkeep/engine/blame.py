@@ -53,7 +53,7 @@ class Blame:
     ) -> None:
         name = self._at.pop()
         if error is not None and _tells(error):
-            raise OperatorFailed(self._text(name, error), name) from error
+            raise self._failed(name, error) from error
         if self._announce is not None and self._at:
             self._announce(self._at[-1])
 
@@ -76,12 +76,21 @@ class Blame:
                         deque(fan_out(delta, [(operator, feed)], shards), maxlen=0)
             raise
 
-    def _text(self, name: str, error: BaseException) -> str:
+    def _failed(self, name: str, error: BaseException) -> OperatorFailed:
         views = sorted(views_on(self._program, name))
         shown = ", ".join(views[:5]) + (f" and {len(views) - 5} more" if len(views) > 5 else "")
-        operator = self._program.by_id.get(name)
-        what = title(operator) if operator else f"the rows of {_table(self._program, name)}"
-        return f"{what}, which {shown} read{'s' * (len(views) == 1)}: {reason_of(error)}"
+        what, reason = described(self._program, name), reason_of(error)
+        text = f"{what}, which {shown} read{'s' * (len(views) == 1)}: {reason}"
+        return OperatorFailed(text, name, f"{what}: {reason}")
+
+
+def described(program: Program, name: str) -> str:
+    """An operator or a base table in a few words."""
+    operator = program.by_id.get(name)
+    if operator is not None:
+        return title(operator)
+    table = next((s.table for s in program.sources if producer_id(s) == name), name)
+    return f"the rows of {table}"
 
 
 def reason_of(error: BaseException) -> str:
@@ -96,10 +105,6 @@ def views_on(program: Program, name: str) -> set[str]:
         return {view for view in program.placements if program.uses(view, name)}
     fed = {operator.id for operator, _ in program.consumers(name)}
     return {view for view, p in program.placements.items() if not fed.isdisjoint(p.operators)}
-
-
-def _table(program: Program, name: str) -> str:
-    return next((s.table for s in program.sources if producer_id(s) == name), name)
 
 
 def _tells(error: BaseException) -> bool:

@@ -3,7 +3,9 @@
 One meta record, `epoch`, changed only by compare-and-set, says it all. The cut of an epoch is
 stored before its first task starts (`open_next`) and the epoch is published by one write after its
 last task ended (`publish`). A driver holds a term; a newer driver raises the term in the same
-record, so whatever the older one still tries fails with Fenced.
+record, so whatever the older one still tries fails with Fenced. An open epoch that cannot be run is
+given up (`abandon`): its number is never used again, and before the next one opens, every shard is
+reverted to the published epoch and refuses what tasks of the abandoned one still write.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from viewkeep.engine.lease import Lease, acquire, release, renew
 from viewkeep.engine.loading import Loading, add_loaded, begin_loading, merge_progress
 from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.engine.report import Report, level_seconds
+from viewkeep.engine.revision import begin_repairs
 from viewkeep.errors import EpochGone, Fenced
 from viewkeep.stores.contract import Cut, Store
 
@@ -78,6 +81,7 @@ class EpochRecord:
     term: int
     published: Published
     open: OpenEpoch | None
+    abandoned: int = 0  # the last epoch that was given up
 
 
 @dataclass(frozen=True)
@@ -158,9 +162,31 @@ class Epochs:
             self._check(record, term)
             if record.open is not None:
                 return record.open
-            chosen = self._choose(record.published, limits)
+            self._revert(record)
+            chosen = self._choose(record, limits)
             if chosen is None or self._swap(raw, replace(record, open=chosen)):
                 return chosen
+
+    def abandon(self, term: int, epoch: OpenEpoch) -> None:
+        """Give the open epoch up. The next one starts at the published cut, with the newest plan.
+
+        Abandoning it twice is harmless.
+        """
+        while True:
+            raw, record = self._read()
+            self._check(record, term)
+            if record.open is None and record.abandoned == epoch.epoch:
+                return
+            if record.open is None or record.open.epoch != epoch.epoch:
+                raise Fenced(f"epoch {epoch.epoch} is not the open one")
+            if self._swap(raw, replace(record, open=None, abandoned=epoch.epoch)):
+                return
+
+    def _revert(self, record: EpochRecord) -> None:
+        """Have every shard forget and refuse abandoned epochs, if there are any since the last."""
+        if record.abandoned > record.published.epoch:
+            for shard in range(self.store.shards):
+                self.store.state_revert(shard, record.published.epoch, record.abandoned)
 
     def publish(self, term: int, epoch: OpenEpoch, reports: Iterable[Report]) -> Published:
         """Make the epoch the published one. Publishing it twice is harmless."""
@@ -189,8 +215,12 @@ class Epochs:
             raise Fenced("another driver has changed the epoch record")
         return published
 
-    def _choose(self, published: Published, limits: Limits) -> OpenEpoch | None:
+    def _choose(self, record: EpochRecord, limits: Limits) -> OpenEpoch | None:
+        published = record.published
         plan = newest_plan(self.store)
+        if plan.repairs:
+            begin_repairs(self.store, published.cut)
+            plan = newest_plan(self.store)
         loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)
         head = self.store.head()
         moved = head.offsets != published.cut.offsets
@@ -202,7 +232,7 @@ class Epochs:
         elif moved:
             cut = self.store.bounded_cut(published.cut, head, limits.operations, limits.size)
         return OpenEpoch(
-            epoch=published.epoch + 1,
+            epoch=max(published.epoch, record.abandoned) + 1,
             start=published.cut,
             cut=cut,
             plan=plan.version,
@@ -313,6 +343,7 @@ def _record_bytes(record: EpochRecord) -> bytes:
     published, current = record.published, record.open
     value: dict[str, object] = {
         "term": record.term,
+        "abandoned": record.abandoned,
         "published": {**vars(published), "cut": published.cut.to_json()},
         "open": None,
     }
@@ -334,7 +365,10 @@ def _record_from(raw: bytes) -> EpochRecord:
         current["start"] = Cut.from_json(current["start"])
         current["cut"] = Cut.from_json(current["cut"])
     return EpochRecord(
-        value["term"], Published(**published), OpenEpoch(**current) if current else None
+        value["term"],
+        Published(**published),
+        OpenEpoch(**current) if current else None,
+        value.get("abandoned", 0),
     )
 
 

@@ -15,9 +15,8 @@ from functools import partial
 
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.programs import drop_plans_before, newest_plan
+from viewkeep.engine.revision import DROPPED
 from viewkeep.stores.contract import Store
-
-_DROPPED = "dropped"
 
 
 @dataclass
@@ -74,22 +73,12 @@ def _repeat(step: Callable[[], bool], rounds: int) -> bool:
     return all(step() for _ in range(rounds))
 
 
-def note_dropped(store: Store, version: int, states: list[int], tables: list[int]) -> None:
-    """Remember state and base tables that plan `version` no longer has, to remove them later."""
-    while True:
-        raw = store.meta_get(_DROPPED)
-        noted = json.loads(raw) if raw else []
-        noted.append({"version": version, "states": states, "tables": tables})
-        if store.meta_cas(_DROPPED, raw, json.dumps(noted).encode()):
-            return
-
-
 def _drop_tables(store: Store, version: int, budget: int) -> bool:
     """Remove tables that plans up to `version` have dropped, once every kept plan is past them.
 
     Whether the budget left some rows of them over.
     """
-    raw = store.meta_get(_DROPPED)
+    raw = store.meta_get(DROPPED)
     if raw is None:
         return False
     kept = set(newest_plan(store).numbers.values())
@@ -106,5 +95,5 @@ def _drop_tables(store: Store, version: int, budget: int) -> bool:
         over |= more
         if waits or more:
             left.append(item)
-    store.meta_cas(_DROPPED, raw, json.dumps(left).encode() if left else None)
+    store.meta_cas(DROPPED, raw, json.dumps(left).encode() if left else None)
     return over

@@ -12,11 +12,13 @@ from itertools import chain
 
 from viewkeep.engine.blame import Announce
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
+from viewkeep.engine.failures import leave_out
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import Message
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.stretches import even_stretches, levels_to_run
+from viewkeep.errors import OperatorFailed
 from viewkeep.stores.contract import Store
 
 
@@ -70,13 +72,24 @@ def advance(store: Store, term: int, limits: Limits | None = None) -> Published 
     return epochs.publish(term, epoch, run_epoch(store, epoch))
 
 
-def catch_up(store: Store, limits: Limits | None = None) -> Published:
-    """Run epochs until the views hold everything that was written."""
+def catch_up(store: Store, limits: Limits | None = None, *, set_aside: bool = False) -> Published:
+    """Run epochs until the views hold everything that was written.
+
+    An operator that fails is an OperatorFailed error, which names it and its views. With
+    `set_aside` those views are marked as failed instead, and the others go on.
+    """
     epochs = Epochs(store)
     lease = epochs.acquire()
     try:
-        while advance(store, lease.term, limits) is not None:
-            pass
+        while True:
+            try:
+                if advance(store, lease.term, limits) is None:
+                    break
+            except OperatorFailed as error:
+                epoch = epochs.read().open
+                if not set_aside or epoch is None:
+                    raise
+                leave_out(store, lease.term, epoch, {error.operator: error.reason})
     finally:
         epochs.release(lease)
     return epochs.read().published

@@ -26,11 +26,22 @@ from viewkeep.stores.contract import Store
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A view was set aside: at which epoch, when (nanoseconds since 1970) and why."""
+
+    epoch: int
+    at: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class PlanVersion:
     """All tables and views at one version.
 
     `generations` names each view's definition record; `numbers` gives the table number of every
     state key (operator id and purpose) in use; `next_number` is the first number never used.
+    Views that have `failed` are known but not kept: the program lacks them, and so it does those in
+    `repairs`, until an epoch covers these offsets of the node logs.
     """
 
     version: int
@@ -39,11 +50,19 @@ class PlanVersion:
     generations: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
     next_number: int = 1
+    failed: Mapping[str, Failure] = field(default_factory=dict)
+    repairs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def kept_views(self) -> list[View]:
+        """The views that epochs keep: all but those that failed or wait for their repair."""
+        out = {*self.failed, *self.repairs}
+        return [view for name, view in self.views.items() if name not in out]
 
     @cached_property
     def program(self) -> Program:
-        """The physical plan of all views."""
-        return compile_program(self.views.values(), self.numbers.__getitem__)
+        """The physical plan of all views that are kept."""
+        return compile_program(self.kept_views, self.numbers.__getitem__)
 
 
 EMPTY = PlanVersion(0)
@@ -119,6 +138,8 @@ def _encode(plan: PlanVersion) -> bytes:
         "views": dict(plan.generations),
         "numbers": dict(plan.numbers),
         "next_number": plan.next_number,
+        "failed": {name: vars(failure) for name, failure in plan.failed.items()},
+        "repairs": dict(plan.repairs),
         "id": uuid.uuid4().hex,  # no two plans of any databases have the same record
     }
     return json.dumps(value).encode()
@@ -128,8 +149,16 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
     value: dict[str, Any] = json.loads(record)
     tables = {name: decode(source) for name, source in value["tables"].items()}
     views = {name: _definition(store, number) for name, number in value["views"].items()}
+    failed = {name: Failure(**failure) for name, failure in value.get("failed", {}).items()}
     return PlanVersion(
-        version, tables, views, value["views"], value["numbers"], value["next_number"]
+        version,
+        tables,
+        views,
+        value["views"],
+        value["numbers"],
+        value["next_number"],
+        failed,
+        value.get("repairs", {}),
     )
 
 

@@ -25,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from viewkeep.engine.epochs import Published
+from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lease import holder
 from viewkeep.serve.limits import Stopping
 from viewkeep.stores.contract import Cut, Sizes
@@ -100,12 +101,17 @@ class Figures:
     head: Cut
     sizes: Sizes
     driven: bool
+    failed: int  # views
+    failures: int  # since the epoch was published
 
     @classmethod
     def of(cls, db: Database) -> Figures:
         """Look at a database."""
         store, published = db.store, db.epochs.read().published
-        return cls(published, store.head(), store.sizes(), holder(store) is not None)
+        driven, failed = holder(store) is not None, len(db.catalog.current().failed)
+        trouble = trouble_of(store)
+        failures = 0 if trouble is None else trouble.count
+        return cls(published, store.head(), store.sizes(), driven, failed, failures)
 
 
 class _Standing(Collector):
@@ -139,6 +145,8 @@ class _Standing(Collector):
         yield _gauge(
             "lag_seconds", "How far the published cut lies behind the last write.", seconds
         )
+        yield _gauge("failed_views", "Views that were set aside because they failed.", found.failed)
+        yield _gauge("failures", "Failures since the last epoch was published.", found.failures)
         yield _gauge("loading_feeds", "Inputs of views that load.", len(published.loading))
         yield _gauge("base_bytes", "Bytes of base rows.", sizes.base_bytes)
         yield _gauge("state_bytes", "Bytes of view state.", sizes.state_bytes)

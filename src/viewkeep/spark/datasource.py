@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from viewkeep.access.incoming import conform
+from viewkeep.access.reads import view_failed
 from viewkeep.access.writes import BaseTable
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading
@@ -122,7 +123,10 @@ class ViewkeepSource(DataSource):
             return ViewRows(store.url, placement, point.epoch)
         source = plan.tables.get(name) or newest_plan(store).tables.get(name)
         if source is None:
-            if name in newest_plan(store).views:
+            newest = newest_plan(store)
+            if name in newest.failed:
+                raise view_failed(name, newest.failed[name], url)
+            if name in newest.views:
                 raise NotReady(f"view {name} waits to be loaded; run the pipeline first")
             raise _unknown(plan, name)
         return BaseRows(store.url, source, point.cut)

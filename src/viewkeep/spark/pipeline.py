@@ -408,7 +408,9 @@ class Goal:
 
     @classmethod
     def now(cls, store: Store) -> Goal:
-        return cls(store.head(), newest_plan(store).version)
+        plan = newest_plan(store)
+        # Views that are repaired come with a plan of their own, once an epoch covers the cut.
+        return cls(store.head(), plan.version + bool(plan.repairs))
 
     def reached(self, done: Published) -> bool:
         pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)

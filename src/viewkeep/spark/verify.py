@@ -19,6 +19,7 @@ import polars as pl
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from viewkeep.access.reads import view_failed
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Pin
 from viewkeep.engine.programs import PlanVersion, load_plan
@@ -93,6 +94,8 @@ def verify(
         for name in wanted:
             if name not in plan.views:
                 raise CatalogError(f"there is no view {name} at epoch {pin.epoch}")
+            if name in plan.failed:
+                raise view_failed(name, plan.failed[name], url)
             if not epochs.ready(name, pin):
                 raise NotReady(f"view {name} is still being loaded; run the pipeline first")
         with _Definitions(own, url, plan, pin.epoch, len(wanted) > 1) as definitions:

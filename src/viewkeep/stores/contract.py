@@ -434,6 +434,15 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def state_revert(self, shard: int, after: int, upto: int) -> None:
+        """Remove what epochs in (after, upto] have written, and refuse what they write from now on.
+
+        In one transaction. Each row is then as it was at epoch `after`; `state_apply` of an epoch
+        up to `upto` raises Fenced. None of those epochs may have been published. Reverting again,
+        also after a later epoch has written, changes nothing.
+        """
+
+    @abstractmethod
     def state_sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
         """Remove rows deleted at or before `horizon`, a budget at a time; True if more remain."""
 

@@ -43,6 +43,7 @@ METHODS = (
     "state_floor",
     "state_changes",
     "state_apply",
+    "state_revert",
     "state_sweep",
     "state_drop",
     "meta_get",
@@ -52,7 +53,14 @@ METHODS = (
     "close",
 )
 # Calls the contract lets anyone repeat; duplicating others would change their meaning.
-REPEATABLE = ("state_apply", "state_sweep", "state_get", "state_scan", "read_log")
+REPEATABLE = (
+    "state_apply",
+    "state_revert",
+    "state_sweep",
+    "state_get",
+    "state_scan",
+    "read_log",
+)
 
 
 class InjectedCrash(BaseException):
@@ -226,6 +234,9 @@ class FaultyStore(Store):
         self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]
     ) -> None:
         self._call("state_apply", shard, epoch, horizon, writes)
+
+    def state_revert(self, shard: int, after: int, upto: int) -> None:
+        self._call("state_revert", shard, after, upto)
 
     def state_sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
         return self._call("state_sweep", shard, horizon, budget)  # type: ignore[no-any-return]

@@ -32,7 +32,9 @@ def graph_of(
     """The part of the plan that `view` stands on, or all of it."""
     plan, sizes = db.catalog.current(), db.store.sizes()
     program = plan.program
-    names = [view] if view is not None else sorted(program.placements)
+    names = sorted(program.placements)
+    if view is not None:
+        names = [view] if view in program.placements else []  # one that failed has no operators
     shown, left_out = _chosen(program, names, limit)
     users = _users(program)
     operators = [operator for operator in program.operators if operator.id in shown]

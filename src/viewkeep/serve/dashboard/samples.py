@@ -169,7 +169,7 @@ class Samples:
             lag=status.lag,
             lag_seconds=status.lag_seconds,
             epoch_seconds=published.seconds,
-            loading=sum(view.state != "ready" for view in status.views),
+            loading=sum(view.state in ("loading", "waiting") for view in status.views),
             server_bytes=of_this_process(),
             driver_bytes=of_driver(holder(db.store)),
             base_bytes=status.base_bytes,

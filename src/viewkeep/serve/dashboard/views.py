@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlglot
 
+from viewkeep.access.reads import view_failed
 from viewkeep.database import Database
 from viewkeep.engine.programs import load_plan
 from viewkeep.serve.dashboard.progress import Loads
@@ -26,17 +27,19 @@ def views_of(db: Database) -> dict[str, Any]:
         view, placement = plan.views[name], program.placements.get(name)
         known = placement is not None and placement.view == view
         progress = loads.of(placement) if known and placement is not None else None
-        views.append(
-            (view, "waiting" if not known else "loading" if progress else "ready", progress)
-        )
+        state = "waiting" if not known else "loading" if progress else "ready"
+        views.append((view, "failed" if name in plan.failed else state, progress))
     shown = sorted(views, key=lambda one: (one[1] == "ready", one[0].name))[:MOST_VIEWS]
     listed = []
     for view, state, progress in sorted(shown, key=lambda one: one[0].name):
-        size = sizes.tables.get(plan.program.placements[view.name].table.number, TableSize())
+        held, failure = plan.program.placements.get(view.name), plan.failed.get(view.name)
+        size = TableSize() if held is None else sizes.tables.get(held.table.number, TableSize())
+        problem = None if failure is None else str(view_failed(view.name, failure, db.url))
         listed.append(
             {
                 "name": view.name,
                 "state": state,
+                "problem": problem,
                 "loaded": None if progress is None else progress.rows,
                 "share": None if progress is None else round(progress.share, 4),
                 "rows": size.rows,

@@ -54,6 +54,7 @@ class Standing(BaseModel):
     base_bytes: int
     state_bytes: int
     driver: str | None
+    trouble: str | None = Field(description="Why the pipeline fails, if it does.")
 
 
 def routes(app: FastAPI, service: Service) -> None:

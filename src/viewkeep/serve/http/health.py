@@ -1,8 +1,8 @@
 """For who watches the server: is it alive, is it ready, and its metrics.
 
-Law: `/health` says that the server answers; `/ready` that the store can be read, that all views are
-loaded, and that they are not further behind than the asker accepts. They and `/metrics` answer
-within a bound, whatever reads and writes do (`lookout`).
+Law: `/health` says that the server answers; `/ready` that the store can be read, that all views but
+those that failed are loaded, and that they are not further behind than the asker accepts. They and
+`/metrics` answer within a bound, whatever reads and writes do (`lookout`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ class Ready(BaseModel):
     lag: int = Field(description="Operations that it does not cover.")
     lag_seconds: float | None
     reasons: list[str] = Field(description="Why it is not ready.")
+    warnings: list[str] = Field(
+        description="What needs attention though readers may be sent here: views that failed, a "
+        "pipeline that fails."
+    )
 
 
 Seconds = Annotated[
@@ -64,10 +68,12 @@ def routes(app: FastAPI, service: Service) -> None:
         """Whether the views are loaded, and not further behind than accepted; open to all."""
         try:
             service.hub.check()
-            found = _readiness(await service.status.look(), lag_seconds, lag_operations)
+            # Reasons may hold values of rows, which are not for everybody.
+            why = service.settings.password is None
+            found = _readiness(await service.status.look(), lag_seconds, lag_operations, why)
         except ViewkeepError as error:
             nothing = {"epoch": 0, "lag": 0, "lag_seconds": None}
-            found = {"ready": False, **nothing, "reasons": [str(error)]}
+            found = {"ready": False, **nothing, "reasons": [str(error)], "warnings": []}
         return Json(found, 200 if found["ready"] else 503)
 
     @app.get(
@@ -84,7 +90,9 @@ def routes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(figures), headers={"Content-Type": MEDIA_TYPE})
 
 
-def _readiness(status: Status, seconds: float | None, operations: int | None) -> dict[str, Any]:
+def _readiness(
+    status: Status, seconds: float | None, operations: int | None, why: bool
+) -> dict[str, Any]:
     reasons = _reasons(status, seconds, operations)
     return {
         "ready": not reasons,
@@ -92,11 +100,22 @@ def _readiness(status: Status, seconds: float | None, operations: int | None) ->
         "lag": status.lag,
         "lag_seconds": status.lag_seconds,
         "reasons": reasons,
+        "warnings": _warnings(status, why),
     }
 
 
+def _warnings(status: Status, why: bool) -> list[str]:
+    """One view that failed is no reason to send nobody to all the others."""
+    failed = [view for view in status.views if view.state == "failed"]
+    found = [view.problem if why else f"view {view.name} has failed" for view in failed]
+    if status.trouble:
+        found.append(status.trouble if why else "the pipeline fails")
+    return found
+
+
 def _reasons(status: Status, seconds: float | None, operations: int | None) -> list[str]:
-    found = [f"view {view.name} is {view.state}" for view in status.views if view.state != "ready"]
+    missing = [view for view in status.views if view.state not in ("ready", "failed")]
+    found = [f"view {view.name} is {view.state}" for view in missing]
     if operations is not None and status.lag > operations:
         plural = "" if status.lag == 1 else "s"
         found.append(f"the views lack {status.lag:,} operation{plural}")

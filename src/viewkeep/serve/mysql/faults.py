@@ -32,6 +32,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.QueryTimeout, 3024, "HY000"),
     (vk.Timeout, 1205, "HY000"),
     (vk.NotReady, 1205, "HY000"),
+    (vk.ViewFailed, 1356, "HY000"),
     (vk.EpochGone, 1412, "HY000"),
     (vk.InvalidReadPoint, 1231, "42000"),
     (vk.InvalidToken, 1231, "42000"),

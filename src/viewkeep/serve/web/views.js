@@ -68,7 +68,7 @@ export class Views {
   }
 
   state(view) {
-    if (view.state !== "loading") return make("span", { class: "tag", "data-state": view.state }, view.state);
+    if (view.state !== "loading") return make("span", { class: "tag", "data-state": view.state, title: view.problem }, view.state);
     const said = `about ${percent(view.share)}`;
     return make("span", { class: "tag", "data-state": "loading", title: `${plural(view.loaded, "row")} in` },
       make("progress", { max: 1, value: view.share, "aria-label": `Loading ${view.name}` }, said), said);

@@ -85,6 +85,26 @@ def written(
     return keys
 
 
+def tables(
+    shard: Environment, txn: Transaction, after: int, upto: int
+) -> dict[int, set[bytes] | None] | None:
+    """The keys that epochs in (after, upto] wrote by table, None for many; None if not noted."""
+    since = txn.get(_SINCE, db=shard.dbs["info"])
+    if since is None or _EPOCH.unpack(since)[0] > after + 1:
+        return None
+    found: dict[int, set[bytes] | None] = {}
+    with txn.cursor(db=shard.dbs["info"]) as cursor:
+        there = cursor.set_range(_NOTE + _PLACE.pack(after + 1, 0))
+        while there and (key := cursor.key()).startswith(_NOTE) and len(key) == _NOTE_SIZE:
+            epoch, table = _PLACE.unpack_from(key, len(_NOTE))
+            if epoch > upto:
+                break
+            note, known = cursor.value(), found.setdefault(table, set())
+            found[table] = None if note == b"" or known is None else known.union(_unpacked(note))
+            there = cursor.next()
+    return found
+
+
 def _packed(keys: Sequence[bytes]) -> bytes:
     lengths = {length: _LENGTH.pack(length) for length in set(map(len, keys))}
     return b"".join([lengths[len(key)] + key for key in keys])

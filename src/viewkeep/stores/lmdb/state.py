@@ -1,7 +1,8 @@
 """Versioned state rows of one shard.
 
 Law: a read at epoch e sees exactly the writes stamped at or before e, or raises EpochGone; applying
-the writes of an epoch again changes nothing; an epoch older than the shard's is refused.
+the writes of an epoch again changes nothing; an epoch older than the shard's is refused, and so is
+one that was reverted.
 
     rows   table u32 · key                  -> version list (`codec.versions`)
     sweep  epoch u64 · table u32 · key      -> empty: the row was deleted at that epoch
@@ -26,7 +27,7 @@ from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
 from viewkeep.stores.contract import NONE, Changed, Chunk, Floor, Found, StateWrite, TableSize
 from viewkeep.stores.lmdb import noted
-from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
+from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
 
 _INFO = struct.Struct("<QQ")
@@ -319,6 +320,63 @@ def _stamp(
         gone = [stamp + key for key, row in zip(full, rows, strict=True) if row is None]
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
             cursor.putmulti(zip(gone, repeat(b"")))
+
+
+def revert(shard: Environment, after: int, upto: int) -> None:
+    """Remove the versions of epochs in (after, upto] and have the shard refuse these epochs."""
+    with shard.reading() as txn:
+        # Look before taking the write lock: it may have been done before. No later epoch writes to
+        # a shard that was not reverted.
+        if _info(shard, txn)[0] > upto:
+            return
+    with shard.writing() as txn:
+        seen, kept_from = _info(shard, txn)
+        if seen > upto:
+            return
+        _advance(shard, txn, upto + 1, kept_from)
+        if seen <= after:
+            return
+        written = noted.tables(shard, txn, after, upto)
+        for table, keys in {None: None}.items() if written is None else written.items():
+            low, high = (b"", _END) if table is None else key_range(table, b"", None)
+            with txn.cursor(db=shard.dbs["rows"]) as cursor:
+                if keys is None:
+                    _revert_rows(shard, txn, cursor, low, high, after, upto)
+                else:
+                    for key in sorted(keys):
+                        full = low + key
+                        _revert_rows(shard, txn, cursor, full, full + b"\0", after, upto)
+
+
+def _revert_rows(
+    shard: Environment,
+    txn: Transaction,
+    cursor: Cursor,
+    low: bytes,
+    high: bytes,
+    after: int,
+    upto: int,
+) -> None:
+    """Revert the rows with low <= key < high."""
+    found = cursor.set_range(low)
+    while found and (key := cursor.key()) < high:
+        value = cursor.value()
+        kept = versions.without(value, after, upto)
+        if kept == value:
+            found = cursor.next()
+            continue
+        change = len(kept) - len(value)
+        if kept:
+            cursor.put(key, kept)
+            if versions.is_deleted(kept):  # its own record may have been swept meanwhile
+                record = _EPOCH.pack(versions.newest_epoch(kept)) + key
+                txn.put(record, b"", db=shard.dbs["sweep"])
+            found = cursor.next()
+        else:
+            change -= len(key)
+            cursor.delete()
+            found = bool(cursor.key())
+        _add_size(shard, txn, key[:PREFIX], 0 if kept else -1, change)
 
 
 def sweep(shard: Environment, horizon: int, budget: int) -> bool:

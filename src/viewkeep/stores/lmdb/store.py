@@ -190,6 +190,9 @@ class LmdbStore(Store):
     ) -> None:
         state.apply(self._database.shards[shard], epoch, horizon, writes)
 
+    def state_revert(self, shard: int, after: int, upto: int) -> None:
+        state.revert(self._database.shards[shard], after, upto)
+
     def state_sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
         self._database.shards[shard].forget_dead_readers()
         return state.sweep(self._database.shards[shard], horizon, budget)

@@ -1,0 +1,79 @@
+"""Changes of the plan: each makes the version after the newest one, all or nothing.
+
+Law: a state table keeps its number for as long as some plan in a row needs it; a number that was
+given up is never used again, so a table that is needed anew starts empty and is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from viewkeep.engine.programs import PlanVersion, commit_plan, newest_plan
+from viewkeep.plan.nodes import View
+from viewkeep.plan.program import state_keys
+from viewkeep.stores.contract import Cut, Store
+
+DROPPED = "dropped"  # the record of tables that are to be removed
+
+Change = Callable[[PlanVersion], PlanVersion | None]
+
+
+def revise(store: Store, change: Change) -> None:
+    """Apply a change to the newest plan until no other writer got in between."""
+    while True:
+        old = newest_plan(store)
+        changed = change(old)
+        if changed is None:
+            return
+        new = replace(changed, version=old.version + 1)
+        if commit_plan(store, new):
+            break
+    states = sorted(set(old.numbers.values()) - set(new.numbers.values()))
+    tables = [s.number for name, s in old.tables.items() if name not in new.tables]
+    if states or tables:
+        _note_dropped(store, new.version, states, tables)
+
+
+def begin_repairs(store: Store, cut: Cut) -> None:
+    """Keep repaired views again once a published cut covers all that was written before repair.
+
+    So they are loaded from rows as they were then, and not from rows that have been corrected.
+    """
+
+    def change(plan: PlanVersion) -> PlanVersion | None:
+        left = {
+            name: offsets
+            for name, offsets in plan.repairs.items()
+            if any(a < b for a, b in zip(cut.offsets, offsets, strict=True))
+        }
+        return numbered(replace(plan, repairs=left)) if len(left) < len(plan.repairs) else None
+
+    revise(store, change)
+
+
+def _note_dropped(store: Store, version: int, states: list[int], tables: list[int]) -> None:
+    """Remember state and base tables that plan `version` no longer has, to remove them later."""
+    while True:
+        raw = store.meta_get(DROPPED)
+        noted = json.loads(raw) if raw else []
+        noted.append({"version": version, "states": states, "tables": tables})
+        if store.meta_cas(DROPPED, raw, json.dumps(noted).encode()):
+            return
+
+
+def numbered(plan: PlanVersion, added: Iterable[View] | None = None) -> PlanVersion:
+    """The plan with a number for each state table it needs, and none for others.
+
+    If views were only `added`, the tables of all others have theirs.
+    """
+    numbers: dict[str, int] = {} if added is None else dict(plan.numbers)
+    following = plan.next_number
+    for key in state_keys(plan.kept_views if added is None else added):
+        if key in plan.numbers:
+            numbers[key] = plan.numbers[key]
+        else:
+            numbers[key] = following
+            following += 1
+    return replace(plan, numbers=numbers, next_number=following)
