@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -722,6 +723,24 @@ def test_a_pin_is_renewed_while_feeds_are_asked(
     asked.poll()
     (anew,) = site.epochs.pins()
     assert anew.id != pin.id
+
+
+def test_a_feed_keeps_its_place_for_all_of_its_seconds(
+    site: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked just before its pin would be renewed, and then after nearly all of its seconds."""
+    clock = [time.time()]
+    for name in ("time", "monotonic"):
+        monkeypatch.setattr(keeper_module.time, name, lambda: clock[0])
+    feed = Feeds(site._reader, seconds=30.0).open("scores")
+    feed.poll()
+    clock[0] += 9.9
+    feed.poll()
+    for number in range(20, 26):
+        site.put("votes", {"id": number, "story": 1})
+        clock[0] += 4.9  # 29.4 seconds in all
+        catch_up()
+    assert len(feed.poll()) == 6
 
 
 def test_tokens_are_checked(site: Database, catch_up: CatchUp) -> None:

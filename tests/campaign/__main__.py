@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .disk import VARIABLE, Disk, build
 
+LONGEST = 60.0  # seconds of processor time of one round, which takes about 0.15
 PROCESSES_EVERY = 50  # seeds, one is of a round with real processes
 
 
@@ -47,6 +51,21 @@ def main() -> int:
     return play(options, disk)
 
 
+@contextmanager
+def patience(seed: int) -> Iterator[None]:
+    """A round that computes for too long is a finding, not a hang of the campaign."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError(f"the round of seed {seed} computes for more than {LONGEST:g} seconds")
+
+    signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+
+
 def play(options: argparse.Namespace, disk: Disk) -> int:
     """Rounds of rising seeds until the number or the time is reached."""
     from .processes import ProcessRound
@@ -73,7 +92,8 @@ def play(options: argparse.Namespace, disk: Disk) -> int:
             happened["round with processes"] += is_process_round
             rounds += 1
             try:
-                happened += played.play()
+                with patience(seed):
+                    happened += played.play()
                 if options.history:
                     print(*played.history, sep="\n  ")
             except Exception as error:

@@ -149,7 +149,7 @@ class ProcessRound:
         self.starts += 1
         rng, fault = self.rng, None
         if rng.random() < 0.8:
-            what = rng.choice(("kill", "kill", "stop"))
+            what = rng.choice(("kill", "kill", "stop", "fork"))
             where = rng.choice(PLACES[:2] if what == "fork" else PLACES)
             fault = (what, where, rng.choice((1, 2, 4, 8, 15, 30, 60)))
         seed = rng.getrandbits(40)

@@ -22,6 +22,9 @@ class Keeper:
 
     def __init__(self, epochs: Epochs, seconds: float, step: float = STEP_SECONDS):
         self._epochs, self._seconds, self._step = epochs, seconds, step
+        # A feed may have been asked for the last time just before its pin was to be renewed.
+        self._renewal = seconds / 3
+        self._ttl = seconds + self._renewal
         self._pins: list[Pin] = []  # ascending
         self._places: dict[int, tuple[int, float]] = {}  # feed -> epoch, when it was asked last
         self._looked = self._renewed = 0.0
@@ -40,16 +43,17 @@ class Keeper:
         now = time.monotonic()
         with self._lock:
             self._places[feed] = (epoch, now)
-            if self._pins and now - self._looked < self._step:
+            is_due = now - self._renewed > self._renewal
+            if self._pins and now - self._looked < self._step and not is_due:
                 return
             self._looked = now
             self._let_go(now)
-            if now - self._renewed > self._seconds / 3:
+            if is_due:
                 self._pins = [pin for old in self._pins if (pin := self._renew(old)) is not None]
                 self._renewed = now
             slowest = min(at for at, _ in self._places.values())
             if not self._pins or (len(self._pins) == 1 and self._pins[0].epoch < slowest):
-                self._pins.append(self._epochs.pin(self._seconds))
+                self._pins.append(self._epochs.pin(self._ttl))
             while len(self._pins) > 1 and self._pins[1].epoch <= slowest:
                 self._epochs.unpin(self._pins.pop(0))
 
@@ -76,6 +80,6 @@ class Keeper:
 
     def _renew(self, pin: Pin) -> Pin | None:
         try:
-            return self._epochs.renew_pin(pin, self._seconds)
+            return self._epochs.renew_pin(pin, self._ttl)
         except EpochGone:
             return None

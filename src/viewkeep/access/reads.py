@@ -89,8 +89,8 @@ class Reader:
     def current(self, published: int | None = None) -> PlanVersion:
         """The newest plan version. `published` is the published plan's number where it is known.
 
-        A plan is never dropped while it or an older one is published. So if there is none after the
-        newest that we know, that is the newest still: one lookup of a record that is absent.
+        The number of a plan stays taken after it was dropped. So if there is none after the newest
+        that we know, that is the newest still: one lookup of a record that is absent.
         """
         if published is None:
             published = self.epochs.read().published.plan

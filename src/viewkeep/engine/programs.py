@@ -66,6 +66,8 @@ class PlanVersion:
 
 
 EMPTY = PlanVersion(0)
+NUMBERS_KEPT = 256  # of dropped versions
+_DROPPED = b""  # the record of a version whose number stays taken
 _cache: dict[tuple[str, int], tuple[bytes, PlanVersion]] = {}  # with their records
 _definitions: dict[bytes, View] = {}  # by the bytes of their records
 _lock = threading.Lock()
@@ -84,9 +86,9 @@ def load_plan(store: Store, version: int) -> PlanVersion:
         known = _cache.get((store.url, version))
     record = store.meta_get(plan_key(version))
     # Another database may have been made at this url since: its records differ.
-    if known is not None and record in (known[0], None):
+    if known is not None and record in (known[0], _DROPPED, None):
         return known[1]
-    if record is None:
+    if not record:
         if any(key > plan_key(version) for key, _ in store.meta_scan("plan/")):
             raise EpochGone(f"plan version {version} is no longer kept: a later one is published")
         raise Corrupt(f"plan version {version} is missing from {store.url}")
@@ -125,11 +127,18 @@ def save_definitions(store: Store, views: Sequence[View]) -> list[int]:
 
 
 def drop_plans_before(store: Store, version: int) -> None:
-    """Forget plan versions older than `version`; definitions are small and stay."""
+    """Forget plan versions older than `version`; definitions are small and stay.
+
+    Their numbers stay taken for a while: for one who began when an older version was the newest,
+    the next number must not look as if nobody had ever used it.
+    """
     records = store.meta_scan("plan/")
     for key, body in records:
-        if int(key.removeprefix("plan/")) < version:
+        age = version - int(key.removeprefix("plan/"))
+        if age > NUMBERS_KEPT:
             store.meta_cas(key, body, None)
+        elif age > 0 and body != _DROPPED:
+            store.meta_cas(key, body, _DROPPED)
 
 
 def _encode(plan: PlanVersion) -> bytes:
