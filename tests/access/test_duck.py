@@ -209,6 +209,8 @@ def test_errors_are_ours_first(shop: Database) -> None:
     with pytest.raises(UnknownName, match="no function nosuch"):
         shop.sql("SELECT nosuch(id) AS x FROM items")
     with pytest.raises(Unsupported, match=r"rand has another value.*DuckDB says: Binder Error"):
+        shop.sql("SELECT rand() AS r, kind, count(*) AS n FROM items")
+    with pytest.raises(Unsupported, match=r"rand has another value.*there is no column knid"):
         shop.sql("SELECT rand() AS r, knid FROM items")
     with pytest.raises(Unsupported, match="two columns are called id"):
         shop.sql("SELECT id, id FROM items")

@@ -40,6 +40,7 @@ from viewkeep.plan.explain import explain
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.program import Program, extend_program
 from viewkeep.sql import statements as st
+from viewkeep.sql.agreed import DiffersError
 from viewkeep.sql.analyse import analyse, make_view
 from viewkeep.sql.keys import key_values
 from viewkeep.sql.outside import outside
@@ -266,7 +267,13 @@ class Executor:
             found = basis.tables.get(name) or basis.views.get(name)
             return None if found is None else readable(found)
 
-        query = outside(tree, find)
+        try:
+            query = outside(tree, find)
+        except DiffersError as error:
+            if isinstance(refused, UnknownName):
+                raise refused from error
+            reason = f"{refused.reason}; and DuckDB is not asked: {error}"
+            raise type(refused)(reason, fragment=refused.fragment, hint=refused.hint) from error
         if query is None:
             raise refused
         return DuckQuery(query, refused)

@@ -1,7 +1,7 @@
 """A SELECT that no view can be kept by, in the words of DuckDB, which answers it once.
 
-Law: only tables and views of the catalog are read, by their names: functions that read files or
-other sources are refused before DuckDB sees them.
+Law: only tables and views of the catalog are read, by their names. DuckDB is asked only what it
+means as Spark does (`agreed`); functions that read files or other sources are not among that.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from viewkeep.errors import SqlError
 from viewkeep.expr import Expr
 from viewkeep.plan.nodes import Source, View
+from viewkeep.sql.agreed import check
 from viewkeep.sql.canonical import conjunction
 from viewkeep.sql.expressions import predicate
+from viewkeep.sql.likes import linear_likes
 from viewkeep.sql.parse import text_of
 from viewkeep.sql.scope import scope_of
-from viewkeep.types import Column
+from viewkeep.types import Column, DataType
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,10 @@ class Outside:
 
 
 def outside(tree: exp.Expr, find: Callable[[str], Source | View | None]) -> Outside | None:
-    """The query for DuckDB; None if it is not one that it may answer."""
+    """The query for DuckDB; None if it is not one that it may answer.
+
+    Raises DiffersError if it may mean something else there.
+    """
     if tree.find(exp.Placeholder) is not None:
         return None
     names = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
@@ -51,7 +56,8 @@ def outside(tree: exp.Expr, find: Callable[[str], Source | View | None]) -> Outs
         elif name not in names:
             return None
     try:
-        written = sqlglot.parse_one(text_of(tree), read="spark")
+        check(tree, {name: _typed(relation) for name, relation in relations.items()})
+        written = _adapted(sqlglot.parse_one(text_of(tree), read="spark"))
         # Quoted, because DuckDB reserves other words than Spark.
         text = written.sql("duckdb", identify=True, unsupported_level=ErrorLevel.RAISE)
     except (SqlglotError, RecursionError, ValueError):
@@ -61,6 +67,21 @@ def outside(tree: exp.Expr, find: Callable[[str], Source | View | None]) -> Outs
         needed = _columns(tree, _shown(relation))
         columns[name] = tuple(relation.schema[column] for column in needed)
     return Outside(text, columns, _conditions(tree, relations))
+
+
+def _adapted(tree: exp.Expr) -> exp.Expr:
+    """The tree with what DuckDB means otherwise in words by which it means the same."""
+    for node in list(tree.find_all(exp.ArrayAgg)):
+        # Spark makes an empty array of no values.
+        node.replace(exp.Coalesce(this=node.copy(), expressions=[exp.Array(expressions=[])]))
+    for rest in list(tree.find_all(exp.Mod)):
+        divisor = exp.Nullif(this=rest.expression.copy(), expression=exp.Literal.number(0))
+        rest.set("expression", divisor)
+    return linear_likes(tree)
+
+
+def _typed(relation: Source | View) -> list[tuple[str, DataType]]:
+    return [(name, relation.schema[name].type) for name in _shown(relation)]
 
 
 def _shown(relation: Source | View) -> tuple[str, ...]:

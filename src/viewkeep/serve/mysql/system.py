@@ -17,6 +17,7 @@ from viewkeep.serve.mysql.dialect import Surroundings, localise, name_columns, s
 from viewkeep.serve.mysql.faults import Fault, syntax
 from viewkeep.serve.mysql.fields import field_of
 from viewkeep.serve.mysql.information import Information
+from viewkeep.sql.likes import linear_likes
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,7 +71,7 @@ class System:
         """Run a query of MySQL's dialect over frames."""
         import duckdb
 
-        text = tree.sql("duckdb", comments=False)
+        text = linear_likes(tree).sql("duckdb", comments=False)
         connection = self._connect()
         timer = threading.Timer(self._seconds, connection.interrupt)
         timer.daemon = True
