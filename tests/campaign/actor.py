@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from viewkeep.errors import NotReady, UnknownName, ViewFailed
+
 from .model import Effect
 from .world import Intent, Process
+
+# A view that is being loaded, was dropped just now, or was set aside.
+UNREADABLE = (NotReady, UnknownName, ViewFailed)
 
 if TYPE_CHECKING:
     from .rounds import Round

@@ -6,12 +6,13 @@ from contextlib import suppress
 from typing import Any
 
 from viewkeep.engine.epochs import Limits
+from viewkeep.engine.failures import leave_out
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import reports_of
 from viewkeep.engine.stretches import even_stretches, levels_to_run
-from viewkeep.errors import EpochGone, Fenced, PipelineError
+from viewkeep.errors import EpochGone, Fenced, OperatorFailed, PipelineError
 
 from .actor import Actor
 from .model import Finding
@@ -72,12 +73,21 @@ class Driver(_Runner):
             if epoch is None:
                 return
             self.late = [*self.late[-4:], (term, epoch)]
+            if rng.random() < 0.04:
+                epochs.abandon(term, epoch)
+                self.happened("epoch abandoned")
+                return
             reports = self.run(process, epoch)
             if rng.random() < 0.1:
                 return  # publishing waits for the next step, which runs all tasks again
             epochs.publish(term, epoch, reports)
             if rng.random() < 0.1:
                 epochs.release(self.leases.pop(process.name))
+        except OperatorFailed as error:
+            if rng.random() < 0.7:  # else it tries again
+                with suppress(Fenced):
+                    leave_out(process.store, term, epoch, {error.operator: error.reason})
+                    self.happened("view set aside")
         except Fenced:
             self.leases.pop(process.name, None)
             self.happened("driver fenced")
@@ -96,7 +106,7 @@ class Zombie(_Runner):
         term, epoch = self.rng.choice(late)
         record = process.db.epochs.read()
         self.happened("stale driver")
-        with suppress(Fenced, EpochGone):
+        with suppress(Fenced, EpochGone, OperatorFailed):
             self.run(process, epoch)
         if record.term == term and record.open is not None:
             return  # it is the driver of now

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from viewkeep.access import turns
-from viewkeep.errors import EpochGone, NotReady, UnknownName
+from viewkeep.errors import EpochGone, NotReady, UnknownName, ViewFailed
 
 from .actor import Actor, tuples
 from .model import Finding, Multiset, multiset
@@ -87,23 +87,22 @@ class Follower(Actor):
                 if one.token is None:
                     one.rows, one.epoch = Counter(), -1
                 else:
-                    self.happened("feed resumed")
+                    self.happened("feed resumed" + " within an epoch" * one.feed.more)
             rows, epoch = one.rows.copy(), one.epoch
-            with patch.object(turns, "PART_ROWS", one.part):
-                events = one.feed.poll()
-            for event in events:
+            for event in self.ask(one.feed):
                 epoch = take(event, rows, epoch, one.view)
         except (NotReady, UnknownName):  # it was dropped just now
             return
-        except EpochGone as error:
+        except (EpochGone, ViewFailed) as error:
             # Pins that a jump of the clock has ended come back only when they are next renewed.
-            if not self.world.leaps and not any(word in str(error) for word in _LOST):
+            is_gone = isinstance(error, EpochGone) and not self.world.leaps
+            if is_gone and not any(word in str(error) for word in _LOST):
                 raise Finding(f"a feed lost its place: {error}") from error
             self.following = [other for other in self.following if other is not one]
             return
         one.rows, one.epoch, one.token = rows, epoch, one.feed.token
         known = self.round.expected_rows(one.view, one.feed.epoch)
-        if known is not None and not one.feed.more:
+        if known is not None and one.token is not None and not one.feed.more:
             if one.prefix is not None:
                 known = Counter({r: n for r, n in known.items() if r[one.place] == one.prefix})
             if +rows != known:
@@ -111,6 +110,17 @@ class Follower(Actor):
         if self.rng.random() < 0.4:
             one.feed.close()
             one.feed = None  # go on from the token
+
+    def ask(self, feed: Any) -> list[Any]:
+        """All that is there, or one part of it, which may end within an epoch."""
+        if self.rng.random() < 0.6:
+            event = feed.next(timeout=0)
+            return [] if event is None else [event]
+        found, events = list[Any](), feed.poll()
+        while events:
+            found += events
+            events = feed.poll()
+        return found
 
 
 def take(event: Any, rows: Multiset, epoch: int, view: str) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from viewkeep import ANY
-from viewkeep.errors import EpochGone, NotReady, Timeout, UnknownName
+from viewkeep.errors import EpochGone, Timeout
 from viewkeep.plan.nodes import View
 
-from .actor import Actor
+from .actor import UNREADABLE, Actor
 from .model import Finding, Multiset, multiset
 from .world import Process
 from .writing import ACCOUNT_IDS, account
@@ -36,7 +36,7 @@ class Reader(Actor):
         begin = process.db.epochs.read().published.epoch
         try:
             found = multiset(process.db.scan(name).tuples())
-        except (NotReady, UnknownName):
+        except UNREADABLE:
             return
         self.round.compare(name, found, self.round.epochs_since(begin))
 
@@ -50,7 +50,7 @@ class Reader(Actor):
                 return
             selection, chosen = select(self.rng, expected, view)
             found = self.pages(process, name, epoch, selection)
-        except (NotReady, UnknownName, EpochGone):
+        except (*UNREADABLE, EpochGone):
             return  # another epoch was published meanwhile
         self.happened("selection read")
         if multiset(found) != multiset(chosen):
@@ -78,7 +78,7 @@ class Reader(Actor):
         )
         try:
             found = dict(process.db.sql(text).tuples())
-        except (NotReady, UnknownName):
+        except UNREADABLE:
             return
         counts = []
         for epoch in self.round.epochs_since(begin):
@@ -178,7 +178,7 @@ class Snapshooter(Actor):
         for name in self.rng.sample(names, min(2, len(names))):
             try:
                 found = multiset(snapshot.scan(name).tuples())
-            except (NotReady, UnknownName):
+            except UNREADABLE:
                 continue
             except EpochGone as error:
                 if held.leaps == self.world.leaps:
@@ -238,7 +238,7 @@ class Session(Actor):
         begin = process.db.epochs.read().published.epoch
         try:
             found = multiset(session.scan(name).tuples())
-        except (NotReady, Timeout, UnknownName):
+        except (*UNREADABLE, Timeout):
             return
         self.token = session.token
         if session.epoch < self.epoch:

@@ -32,6 +32,7 @@ VIEWS = {
     "above": "SELECT id, amount FROM accounts WHERE amount > (SELECT AVG(amount) FROM accounts)",
     "doubles": "SELECT a, SUM(x) AS total, AVG(x) AS mean, STDDEV(x) AS spread FROM items "
     "GROUP BY a",
+    "hashed": "SELECT a, b, md5(s) AS h FROM items",
     "known": "SELECT a, b, v, s FROM items WHERE v IS NOT NULL",
 }
 # What CREATE OR REPLACE makes of a view: other columns, other rows, another key.
@@ -47,6 +48,8 @@ REPLACEMENTS = {
 OVER_VIEWS = {
     "sizes": ("per_owner", "SELECT n, COUNT(*) AS times FROM per_owner GROUP BY n"),
     "rich_owners": ("rich", "SELECT owner, SUM(amount) AS amount FROM rich GROUP BY owner"),
+    "hashes": ("hashed", "SELECT h, COUNT(*) AS n FROM hashed GROUP BY h"),
     "top_sum": ("top", "SELECT SUM(amount) AS amount, COUNT(*) AS n FROM top"),
 }
+POISON = "!"  # a text that no epoch can take the md5 of
 NOTED = "SELECT text, COUNT(*) AS n, MAX(id) AS newest FROM notes GROUP BY text"

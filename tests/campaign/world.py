@@ -6,6 +6,7 @@ nothing in memory; a machine that loses power keeps what was synced and any part
 
 from __future__ import annotations
 
+import hashlib
 import random
 import shutil
 import time
@@ -20,7 +21,9 @@ from typing import Any
 import lmdb
 
 import viewkeep
+from viewkeep.access import turns
 from viewkeep.engine import lease, stretches
+from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.faulty import FaultPlan, FaultyStore
 from viewkeep.stores.lmdb import environment
@@ -28,9 +31,17 @@ from viewkeep.stores.lmdb.environment import Environment
 
 from .disk import Disk
 from .model import Effect
+from .schema import POISON
 
 START = 1_700_000_000.0
 PLACES = ("before a call", "after a call", "before a commit", "after a commit")
+
+
+def _poisoned_md5(text: str | bytes) -> str:
+    raw = text.encode() if isinstance(text, str) else text
+    if raw == POISON.encode():
+        raise ValueError("the well is poisoned")
+    return hashlib.md5(raw).hexdigest()
 
 
 class Death(BaseException):
@@ -217,6 +228,8 @@ class World:
             (lease, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
             (lease, "_started", lambda pid: "alive" if pid in self.live else ""),
             (stretches, "_LEAST", 2),
+            (turns, "PART_ROWS", 3),
+            (hashes, "_md5", _poisoned_md5),
         ]
         saved = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
         for owner, name, value in patches:

@@ -55,7 +55,7 @@ class Writer(Actor):
                 "a": a,
                 "b": b,
                 "v": rng.choice((None, *range(9))),
-                "s": rng.choice("xyz"),
+                "s": schema.POISON if rng.random() < 0.15 else rng.choice("xyz"),
                 "x": rng.choice((0.1, 0.2, 1e6, -0.3)),
                 "w": number,
             }
@@ -183,7 +183,8 @@ class Definer(Actor):
 
     def act(self, process: Process) -> None:
         db, rng = process.db, self.rng
-        kind = rng.choice(("drop", "drop", "replace", "notes", "create", "create", "rebuild"))
+        kinds = ("drop", "drop", "replace", "notes", "create", "create", "rebuild", "repair")
+        kind = rng.choice(kinds)
         views = self.views(process)
         self.happened("schema change")
         with suppress(CatalogError, UnknownName):  # another view reads it, or it has just gone
@@ -199,6 +200,8 @@ class Definer(Actor):
             elif kind == "rebuild" and views:
                 db.catalog.rebuild_view(rng.choice(views))
                 self.happened("view rebuilt")
+            elif kind == "repair":
+                self.world.happened["view repaired"] += len(db.repair())
             else:
                 create_view(self.round, db, rng.choice(sorted(schema.VIEWS)))
 

@@ -69,7 +69,7 @@ class Keeper:
             held = [pin for pin in self._epochs.pins() if pin.epoch <= epoch]
             if held:
                 latest = max(held, key=lambda pin: pin.epoch)
-                shared = self._epochs.share_pin(latest, self._seconds)
+                shared = self._epochs.share_pin(latest, self._ttl)
                 if shared is not None:
                     self._pins.insert(0, shared)
 
