@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from viewkeep.errors import Timeout
-from viewkeep.serve import server as server_module
 from viewkeep.serve import service as service_module
 from viewkeep.serve.http import connections as connections_module
 
@@ -182,14 +181,13 @@ def test_clients_that_leave_without_a_word(
 
 
 def test_a_client_that_takes_nothing_is_cut_off(
-    db: Database, serve: Serve, catch_up: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+    db: Database, serve: Serve, catch_up: Callable[[], object]
 ) -> None:
     """Its feed holds one turn of events in memory, and ends."""
-    monkeypatch.setattr(server_module, "STALLED_SECONDS", 0.3)
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, s STRING); CREATE VIEW v AS SELECT id, s FROM t")
     db.put("t", [{"id": number, "s": "x" * 2_000} for number in range(12_000)])
     catch_up()
-    port = serve(db).http_port
+    port = serve(db, stalled_seconds=0.3).http_port
     with socket.create_connection(("127.0.0.1", port or 0)) as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         stalled.sendall(b"GET /v1/v/changes HTTP/1.1\r\nhost: localhost\r\n\r\n")

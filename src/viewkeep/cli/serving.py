@@ -72,6 +72,20 @@ def serve(
     max_connections: Annotated[
         int, typer.Option(help="Connections of each protocol.", min=1, rich_help_panel=_LIMITS)
     ] = _DEFAULT.max_connections,
+    idle_seconds: Annotated[
+        float,
+        typer.Option(
+            help="Seconds that a MySQL connection may say nothing.",
+            min=1,
+            rich_help_panel=_LIMITS,
+        ),
+    ] = _DEFAULT.idle_seconds,
+    stalled_seconds: Annotated[
+        float,
+        typer.Option(
+            help="Seconds for a client to take what it is sent.", min=1, rich_help_panel=_LIMITS
+        ),
+    ] = _DEFAULT.stalled_seconds,
     log_format: Annotated[
         str, typer.Option(help="A line for each request on stderr: text, json, or none.")
     ] = "text",
@@ -95,6 +109,8 @@ def serve(
         max_rows=max_rows,
         max_seconds=max_seconds,
         max_connections=max_connections,
+        idle_seconds=idle_seconds,
+        stalled_seconds=stalled_seconds,
     )
     from viewkeep.serve.logs import write_logs
     from viewkeep.serve.server import Server

@@ -54,7 +54,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(PointReads, routes=app, service=service)
     limits = service.settings
     app.add_middleware(BoundedBody, max_body=limits.max_body, max_seconds=limits.max_seconds)
-    app.add_middleware(Guarded, settings=service.settings)
+    app.add_middleware(Guarded, settings=service.settings, guesses=service.guesses)
     app.add_middleware(Answering)
     app.add_middleware(Observed, metrics=service.metrics)
     app.include_router(router(service))

@@ -3,7 +3,7 @@
 Law: with a password, nothing but `/health` and `/ready` is answered to who does not know it.
 Without one the server is on loopback, and answers only requests that were addressed to loopback: a
 foreign name that leads here (DNS rebinding) is refused. What writes, and a WebSocket, is refused if
-a browser sends it for another site.
+a browser sends it for another site. Wrong passwords slow their address down (`guesses`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from viewkeep.serve.guesses import Guesses
 from viewkeep.serve.http.errors import Forbidden, InvalidRequest, Unauthorized
 from viewkeep.serve.settings import Settings, is_loopback
 
@@ -27,8 +28,8 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class Guarded:
     """Lets through who may ask."""
 
-    def __init__(self, app: ASGIApp, settings: Settings):
-        self._app, self._settings = app, settings
+    def __init__(self, app: ASGIApp, settings: Settings, guesses: Guesses):
+        self._app, self._settings, self._guesses = app, settings, guesses
         password = settings.password
         self._password = None if password is None else password.encode()
 
@@ -39,7 +40,8 @@ class Guarded:
             if self._password is None:
                 self._check_host(host)
             elif scope["path"] not in OPEN:
-                self._check_password(headers.get(b"authorization"), self._password)
+                client = scope.get("client") or ("",)
+                await self._check_password(headers.get(b"authorization"), self._password, client[0])
             if scope["type"] == "websocket" or scope["method"] not in _SAFE:
                 _check_origin(_text(headers.get(b"origin")), host)
         await self._app(scope, receive, send)
@@ -52,7 +54,7 @@ class Guarded:
                 " to serve under another name, give it a password"
             )
 
-    def _check_password(self, given: bytes | None, password: bytes) -> None:
+    async def _check_password(self, given: bytes | None, password: bytes, address: str) -> None:
         if given is None:
             raise Unauthorized("a password is needed: Authorization: Bearer PASSWORD, or Basic")
         scheme, _, rest = given.partition(b" ")
@@ -64,8 +66,11 @@ class Guarded:
                 offered = base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
             except (binascii.Error, ValueError):
                 offered = None
+        await self._guesses.turn(address)
         if offered is None or not hmac.compare_digest(offered, password):
+            self._guesses.wrong(address)
             raise Unauthorized("the password is wrong")
+        self._guesses.right(address)
 
 
 def _check_origin(origin: str | None, host: str | None) -> None:

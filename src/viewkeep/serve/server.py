@@ -22,7 +22,7 @@ import uvloop
 from viewkeep.database import Database
 from viewkeep.errors import InvalidSetting
 from viewkeep.serve.app import create_app
-from viewkeep.serve.http.connections import bounded_protocol
+from viewkeep.serve.http.connections import SAFE_HEADERS, bounded_protocol
 from viewkeep.serve.mysql.server import MysqlServer, start_mysql
 from viewkeep.serve.service import Service
 from viewkeep.serve.settings import Settings
@@ -30,7 +30,6 @@ from viewkeep.serve.settings import Settings
 FEEDS_SECONDS = 2.0  # for feeds to say goodbye
 REQUESTS_SECONDS = 10  # for running requests to end
 IDLE_SECONDS = 75  # that a connection is kept between two requests
-STALLED_SECONDS = 30.0  # after which a client that takes nothing of what it is sent is cut off
 _BACKLOG = 2_048
 _SPARE_FILES = 256  # beside the connections: the store, the logs, the standard streams
 
@@ -180,7 +179,8 @@ class _Http(uvicorn.Server):
         self._ticking: asyncio.Task[None] | None = None
         config = uvicorn.Config(
             create_app(service),
-            http=bounded_protocol(settings.max_connections),
+            http=bounded_protocol(settings.max_connections, settings.stalled_seconds),
+            headers=list(SAFE_HEADERS),
             ws="websockets-sansio",
             ws_max_size=64 * 1024,
             ws_per_message_deflate=False,  # a window of memory for each follower
@@ -232,7 +232,7 @@ def _listen(settings: Settings, port: int) -> socket.socket:
     except OSError as error:
         raise refused(error, settings.host, port, "--port") from error
     # Accepted connections inherit it.
-    stalled = int(STALLED_SECONDS * 1000)
+    stalled = int(settings.stalled_seconds * 1000)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled)
     return listener
 

@@ -21,6 +21,7 @@ from viewkeep.database import Database
 from viewkeep.engine.epochs import Epochs
 from viewkeep.errors import Locked
 from viewkeep.plan.nodes import Source, View
+from viewkeep.serve.guesses import Guesses
 from viewkeep.serve.hub import Hub
 from viewkeep.serve.lookout import Lookout
 from viewkeep.serve.metrics import Figures, Metrics
@@ -47,6 +48,7 @@ class Service:
         self.hub = Hub(Epochs(db.store))
         self.metrics = Metrics()
         self._following: asyncio.Task[None] | None = None
+        self.guesses = Guesses(settings.guess_seconds)
         self.feeds = 0  # that clients follow
         long_waits = LongWaits(LONG_WAIT_SECONDS, threading.Semaphore(THREADS // 2))
         self._readers = Threads("read", THREADS, WAITING, long_waits)

@@ -31,6 +31,11 @@ class Settings:
     max_rows: int = 100_000  # of one answer
     max_seconds: float = 30.0  # of one request
     max_connections: int = 2_000  # of each protocol
+    max_handshakes: int = 100  # MySQL connections that have not shown the password yet
+    handshake_seconds: float = 10.0  # that such a connection has for it
+    idle_seconds: float = 600.0  # that a MySQL connection may say nothing: its wait_timeout
+    stalled_seconds: float = 30.0  # after which a client that takes nothing it is sent is cut off
+    guess_seconds: float = 10.0  # the longest pause after a wrong password; 0 for none
 
     def __post_init__(self) -> None:
         if self.password is None and not is_loopback(self.host):

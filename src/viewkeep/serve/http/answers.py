@@ -11,8 +11,11 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from viewkeep.serve.http.values import MEDIA_TYPE, dumps, loads
+
+PIECE_BYTES = 256 * 1024  # of an answer, written at once
 
 
 class Json(Response):
@@ -27,6 +30,18 @@ class Json(Response):
 
     def render(self, content: Any) -> bytes:
         return content if isinstance(content, bytes) else dumps(content)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it in pieces, not faster than the client takes them."""
+        if len(self.body) <= PIECE_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        head = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **head})
+        for start in range(0, len(self.body), PIECE_BYTES):
+            piece = self.body[start : start + PIECE_BYTES]
+            more = start + PIECE_BYTES < len(self.body)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 class ExactRequest(Request):

@@ -1,7 +1,8 @@
 """Connections: how many there may be, and how long one may take to say what it wants.
 
 Law: a connection above the limit is told so and closed at once, whatever it sends; one that is
-opened and says nothing, or begins a request and does not end its headers, does not stay.
+opened and says nothing, begins a request and does not end its headers, or does not take what it is
+sent, does not stay.
 """
 
 from __future__ import annotations
@@ -15,15 +16,24 @@ from viewkeep.errors import Overloaded
 from viewkeep.serve.http.errors import answer_of
 
 SILENT_SECONDS = 30.0
+# On every answer, those of the HTTP server itself too: browsers take no answer for something that
+# it is not, show it in no frame of another site, and tell other sites nothing of its address.
+SAFE_HEADERS = (
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
 
 
-def bounded_protocol(most: int) -> type[HttpToolsProtocol]:
-    """A protocol for at most so many connections."""
+def bounded_protocol(most: int, stalled_seconds: float) -> type[HttpToolsProtocol]:
+    """A protocol for at most so many connections, each of which takes what it is sent."""
 
     class Bounded(HttpToolsProtocol):
         """Counts the connections of its server."""
 
         _silent: asyncio.TimerHandle | None = None
+        _blocked: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -41,8 +51,18 @@ def bounded_protocol(most: int) -> type[HttpToolsProtocol]:
             self._heard()
             super().on_headers_complete()
 
+        def pause_writing(self) -> None:
+            if self._blocked is None:
+                self._blocked = self.loop.call_later(stalled_seconds, self._abort)
+            super().pause_writing()
+
+        def resume_writing(self) -> None:
+            self._taken()
+            super().resume_writing()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._heard()
+            self._taken()
             super().connection_lost(exc)
 
         def _expect(self) -> None:
@@ -54,6 +74,14 @@ def bounded_protocol(most: int) -> type[HttpToolsProtocol]:
                 self._silent.cancel()
                 self._silent = None
 
+        def _taken(self) -> None:
+            if self._blocked is not None:
+                self._blocked.cancel()
+                self._blocked = None
+
+        def _abort(self) -> None:
+            self.transport.abort()
+
     return Bounded
 
 
@@ -62,6 +90,8 @@ def _refusal(most: int) -> bytes:
     answer: Any = answer_of(error)
     head = (
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(answer.body)}\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+        f"content-length: {len(answer.body)}\r\nretry-after: 1\r\nconnection: close\r\n"
+        + "".join(f"{name}: {value}\r\n" for name, value in SAFE_HEADERS)
+        + "\r\n"
     )
     return head.encode() + bytes(answer.body)

@@ -1,7 +1,8 @@
 """One connection: the handshake, then command after command until the client leaves.
 
 Law: whatever bytes come, the answer is rows, OK or ERR, or the connection ends; no other connection
-notices. A command that runs is finished before the server stops.
+notices. A command that runs is finished before the server stops. A client that is idle, sends its
+command too slowly, or does not take its answer has a bounded time.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
+from viewkeep.errors import ViewkeepError
 from viewkeep.serve.mysql.answers import Answer, Done, Rows
 from viewkeep.serve.mysql.faults import Fault, fault_of, unsupported
 from viewkeep.serve.mysql.fields import (
@@ -37,10 +40,8 @@ from viewkeep.serve.mysql.parameters import Types, read_parameters
 from viewkeep.serve.mysql.sessions import ClientSession, Shared, Who
 from viewkeep.serve.mysql.wire import Gone, OutOfOrder, TooLarge, Wire
 
-HANDSHAKE_SECONDS = 10.0
 _HANDSHAKE_BYTES = 64 * 1024
 _STATEMENTS = 1_000  # prepared at a time
-_FEW = 20  # rows that are sent at once
 _SHORT = 4_000  # bytes of a query that is tried at once
 _LATIN = frozenset({5, 8, 11, 15, 31, 47, 48, 49, 94})  # collations of latin1 and ascii
 _QUIT, _INIT_DB, _QUERY, _FIELD_LIST, _STATISTICS, _PING = 0x01, 0x02, 0x03, 0x04, 0x09, 0x0E
@@ -63,13 +64,21 @@ class Connection:
     """Serves one client over a wire."""
 
     def __init__(
-        self, shared: Shared, wire: Wire, number: int, port: int, tls: ssl.SSLContext | None
+        self,
+        shared: Shared,
+        wire: Wire,
+        number: int,
+        port: int,
+        tls: ssl.SSLContext | None,
+        let_in: Callable[[], None],
     ):
         self._shared, self._wire, self._number, self._port = shared, wire, number, port
-        self._tls = tls
+        self._tls, self._let_in = tls, let_in
         self._prepared: dict[int, _Prepared] = {}
         self._next = 1
         self.idle = True
+        self._is_in = False  # past the handshake
+        self._ended = 0.0  # time of the end of the last command
         self.leaving = False  # after the command that runs
         self._many = False
         self._no_eof = False
@@ -88,6 +97,7 @@ class Connection:
                     break
                 await self._command(data)
                 await wire.drain()
+                self._ended = time.monotonic()
         except Gone:
             pass
         except TimeoutError:
@@ -98,19 +108,37 @@ class Connection:
             self._refuse(Fault(1156, "08S01", str(wrong)))
         except Malformed as wrong:
             self._refuse(Fault(1835, "HY000", f"Malformed communication packet: {wrong}"))
-        except Fault as fault:
-            self._refuse(fault)
+        except (Fault, ViewkeepError) as refusal:
+            self._refuse(fault_of(refusal))
         finally:
             wire.close()
 
+    def overdue(self, now: float) -> Fault | None:
+        """Why the connection should end now: the client has let too much time pass."""
+        settings, wire = self._shared.service.settings, self._wire
+        if wire.blocked is not None and now - wire.blocked > settings.stalled_seconds:
+            return Fault(1161, "08S01", "the client did not take what it was sent")
+        if not (self.idle and self._is_in):
+            return None
+        if wire.began is not None and now - wire.began > settings.max_seconds:
+            return Fault(1159, "08S01", "the command did not arrive in time")
+        if now - max(wire.heard, self._ended) > self._session.variables.idle_seconds:
+            return Fault(4031, "HY000", "the connection was idle for longer than wait_timeout")
+        return None
+
     async def _begin(self) -> None:
-        settings = self._shared.service.settings
-        async with asyncio.timeout(HANDSHAKE_SECONDS):
+        service = self._shared.service
+        settings = service.settings
+        async with asyncio.timeout(settings.handshake_seconds):
             self._wire.limit(_HANDSHAKE_BYTES)
-            client = await shake(self._wire, self._number, settings.password, self._tls)
+            client = await shake(
+                self._wire, self._number, settings.password, self._tls, service.guesses
+            )
             self._wire.limit(settings.max_body)
+        self._let_in()
         self._session = ClientSession(self._shared, Who(client.user, self._number), self._port)
         self._welcome(client)
+        self._is_in = True
 
     def _welcome(self, client: Client) -> None:
         self._client = client
@@ -134,7 +162,8 @@ class Connection:
             return False  # what is wrong with it is found again, and said, the usual way
         if found is None:
             return False
-        self._send_few(found, self._status(), 0, binary=False)
+        head, rows, end = self._packets(found, self._status(), 0, binary=False)
+        self._wire.send(*head, *rows, end)
         self._wire.sequence = 0
         return True
 
@@ -186,7 +215,8 @@ class Connection:
             wire.send(ok(self._status()))
         elif command == _CHANGE_USER:
             password = self._shared.service.settings.password
-            client = await change_user(wire, data, self._client, password)
+            guesses = self._shared.service.guesses
+            client = await change_user(wire, data, self._client, password, guesses)
             self._reset()
             self._welcome(client)
         else:
@@ -282,15 +312,8 @@ class Connection:
             done = ok(status, answer.affected, answer.last_id, warnings, answer.info)
             self._wire.send(done)
             return
-        if len(answer.rows) <= _FEW:
-            self._send_few(answer, status, warnings, binary=binary)
-        else:
-            head, rows, end = self._packets(answer, status, warnings, binary=binary)
-            await self._wire.stream(chain(head, rows, (end,)))
-
-    def _send_few(self, answer: Rows, status: int, warnings: int, *, binary: bool) -> None:
         head, rows, end = self._packets(answer, status, warnings, binary=binary)
-        self._wire.send(*head, *rows, end)
+        await self._wire.stream(chain(head, rows, (end,)))
 
     def _packets(
         self, answer: Rows, status: int, warnings: int, *, binary: bool

@@ -7,6 +7,7 @@ must do the same about it; clients make IntegrityError, ProgrammingError and so 
 from __future__ import annotations
 
 from viewkeep import errors as vk
+from viewkeep.serve.guesses import TooManyGuesses
 from viewkeep.serve.limits import Stopping
 
 DATABASE_NAME = "viewkeep"
@@ -38,6 +39,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.InvalidToken, 1231, "42000"),
     (vk.InvalidSetting, 1231, "42000"),
     (Stopping, 1053, "08S01"),
+    (TooManyGuesses, 1129, "HY000"),
     (vk.Overloaded, 1041, "HY000"),
     (vk.StoreFull, 1021, "HY000"),
     (vk.Locked, 1205, "HY000"),

@@ -1,8 +1,9 @@
 """The beginning of a connection: greeting, TLS, who is there, and whether the password is right.
 
 Law: before the password was right nothing of the database is looked at, and a client has a bounded
-time and a bounded packet. The server knows one password, which every user has; none is asked for
-where the settings have none, which only loopback may.
+time and a bounded packet; wrong passwords slow their address down (`guesses`). The server knows one
+password, which every user has; none is asked for where the settings have none, which only loopback
+may.
 
     server  greeting: version, connection id, nonce 20, capabilities, charset, plugin
     client  [SSL request: capabilities, then TLS], user, answer to the nonce, database, plugin
@@ -17,6 +18,7 @@ import secrets
 import ssl
 from dataclasses import dataclass
 
+from viewkeep.serve.guesses import Guesses
 from viewkeep.serve.mysql.faults import Fault, denied
 from viewkeep.serve.mysql.packets import STATUS_AUTOCOMMIT, Cursor, Malformed
 from viewkeep.serve.mysql.wire import Wire
@@ -61,7 +63,11 @@ class Client:
 
 
 async def shake(
-    wire: Wire, number: int, password: str | None, context: ssl.SSLContext | None
+    wire: Wire,
+    number: int,
+    password: str | None,
+    context: ssl.SSLContext | None,
+    guesses: Guesses,
 ) -> Client:
     """Greet a client and let it in, or raise; the caller sends the OK."""
     nonce = _nonce()
@@ -74,11 +80,15 @@ async def shake(
     client, plugin, answer = _response(data, offered)
     if context is not None and not wire.secured and password is not None:
         raise Fault(3159, "HY000", "this server takes connections with TLS only")
-    await _prove(wire, password, client.user, plugin, nonce, answer)
+    if password is not None:
+        proof = _Proof(wire, password, client.user, guesses)
+        await proof.given(plugin, nonce, answer)
     return client
 
 
-async def change_user(wire: Wire, data: bytes, old: Client, password: str | None) -> Client:
+async def change_user(
+    wire: Wire, data: bytes, old: Client, password: str | None, guesses: Guesses
+) -> Client:
     """COM_CHANGE_USER: another user on the same connection, with a new proof."""
     cursor = Cursor(data, 1)
     user = cursor.until_zero().decode(errors="replace")
@@ -87,34 +97,43 @@ async def change_user(wire: Wire, data: bytes, old: Client, password: str | None
     charset = cursor.uint(2) if cursor.left >= 2 else old.charset
     client = Client(user, database, old.capabilities, charset)
     if password is not None:
-        await _switched(wire, password, user, NATIVE)
+        await _Proof(wire, password, user, guesses).asked(NATIVE)
     return client
 
 
-async def _prove(
-    wire: Wire, password: str | None, user: str, plugin: str, nonce: bytes, answer: bytes
-) -> None:
-    if password is None:
-        return
-    # A client that answers for another plugin than the greeting's is asked again for its own.
-    if plugin == NATIVE and proves(NATIVE, password, nonce, answer):
-        return
-    if plugin == CACHING and proves(CACHING, password, nonce, answer):
-        wire.send(b"\x01\x03")  # the fast way: the answer was enough
-        return
-    if not answer and plugin == NATIVE:
-        raise denied(user, with_password=False)
-    await _switched(wire, password, user, CACHING if plugin == CACHING else NATIVE)
+class _Proof:
+    """Whether one client knows the password."""
 
+    def __init__(self, wire: Wire, password: str, user: str, guesses: Guesses):
+        self._wire, self._password, self._user, self._guesses = wire, password, user, guesses
 
-async def _switched(wire: Wire, password: str, user: str, plugin: str) -> None:
-    nonce = _nonce()
-    wire.send(b"\xfe" + plugin.encode() + b"\0" + nonce + b"\0")
-    answer = await wire.receive()
-    if not proves(plugin, password, nonce, answer):
-        raise denied(user, with_password=bool(answer))
-    if plugin == CACHING:
-        wire.send(b"\x01\x03")
+    async def given(self, plugin: str, nonce: bytes, answer: bytes) -> None:
+        """Take the answer to the greeting.
+
+        A client that answers for another plugin than the greeting's is asked again for its own.
+        """
+        if plugin in (NATIVE, CACHING) and answer:
+            await self._check(plugin, nonce, answer)
+        elif plugin == NATIVE:
+            raise denied(self._user, with_password=False)
+        else:
+            await self.asked(CACHING if plugin == CACHING else NATIVE)
+
+    async def asked(self, plugin: str) -> None:
+        """Ask for an answer to a new nonce."""
+        nonce = _nonce()
+        self._wire.send(b"\xfe" + plugin.encode() + b"\0" + nonce + b"\0")
+        await self._check(plugin, nonce, await self._wire.receive())
+
+    async def _check(self, plugin: str, nonce: bytes, answer: bytes) -> None:
+        address = self._wire.address
+        await self._guesses.turn(address)
+        if not proves(plugin, self._password, nonce, answer):
+            self._guesses.wrong(address)
+            raise denied(self._user, with_password=bool(answer))
+        self._guesses.right(address)
+        if plugin == CACHING:
+            self._wire.send(b"\x01\x03")  # the fast way: the answer was enough
 
 
 def proves(plugin: str, password: str, nonce: bytes, answer: bytes) -> bool:

@@ -102,6 +102,7 @@ class ClientSession:
                 "error_count": lambda: 0,
                 "pseudo_thread_id": lambda: self._who.number,
             },
+            settings.idle_seconds,
         )
         self.database = ""
         self.warnings: list[tuple[str, int, str]] = []

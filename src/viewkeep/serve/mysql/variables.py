@@ -65,7 +65,6 @@ _FREE: dict[str, object] = {  # may be set, and change nothing
     "tx_isolation": "READ-COMMITTED",
     "tx_read_only": 0,
     "unique_checks": 1,
-    "wait_timeout": 28_800,
 }
 _OTHER_LANGUAGE = {
     "ANSI", "ANSI_QUOTES", "PIPES_AS_CONCAT", "NO_BACKSLASH_ESCAPES", "IGNORE_SPACE",
@@ -79,11 +78,19 @@ _CHOICES = {
     "viewkeep_rollback": ("error", "warn"),
 }
 
+_SECONDS = {"viewkeep_timeout": (0, 3600), "wait_timeout": (1, 31_536_000)}
+
 
 class Variables:
     """The variables of one session. `computed` are those that the session works out itself."""
 
-    def __init__(self, given: dict[str, object], computed: dict[str, Callable[[], object]]):
+    def __init__(
+        self,
+        given: dict[str, object],
+        computed: dict[str, Callable[[], object]],
+        idle_seconds: float = 28_800.0,
+    ):
+        self._most_idle = idle_seconds
         self._values: dict[str, object] = {
             **_FIXED,
             **_FREE,
@@ -98,6 +105,7 @@ class Variables:
             "viewkeep_constraints": "refuse",
             "viewkeep_rollback": "error",
             "viewkeep_timeout": WAIT_SECONDS,
+            "wait_timeout": idle_seconds,
             **given,
         }
         self._fixed = set(_FIXED) | set(given)
@@ -128,6 +136,11 @@ class Variables:
     def timeout(self) -> float:
         return float(str(self._values["viewkeep_timeout"]))
 
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds that the client may say nothing; it may lower what the server allows."""
+        return min(self._most_idle, float(str(self._values["wait_timeout"])))
+
     def set(self, name: str, value: object) -> None:
         """Set a variable."""
         self.get(name)
@@ -152,12 +165,13 @@ class Variables:
                 wrong.message += f"; it is one of {', '.join(_CHOICES[name])}"
                 raise wrong
             return str(value).lower()
-        if name == "viewkeep_timeout":
+        if name in _SECONDS:
             try:
                 seconds = float(str(value))
             except ValueError:
                 raise wrong from None
-            if not 0 <= seconds <= 3600:
+            least, most = _SECONDS[name]
+            if not least <= seconds <= most:
                 raise wrong
             return seconds
         if name.startswith("character_set_"):

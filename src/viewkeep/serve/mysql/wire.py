@@ -1,7 +1,8 @@
 """One connection as packets: frames them, checks their order, bounds their size, speaks TLS.
 
 Law: a peer cannot make the server hold more than one packet of the largest allowed size and one
-read of the socket. `receive` gives whole packets, each once; after `Gone` there are none.
+read of the socket, nor more than a part of an answer that it does not take. `receive` gives whole
+packets, each once; after `Gone` there are none.
 
     packet   length 3, sequence 1, payload of that length
     A payload of 2^24-1 bytes goes on in the next packet; the last part is shorter, maybe empty.
@@ -14,7 +15,10 @@ it. So the bytes go through an `ssl.MemoryBIO` here, instead of a transport that
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
+import time
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -22,6 +26,8 @@ from viewkeep.serve.mysql.packets import Malformed
 
 _MOST = 0xFFFFFF  # bytes of a packet's part
 _READ_AHEAD = 256 * 1024
+_RESET = struct.pack("ii", 1, 0)  # linger for no time
+_LAST_SECONDS = 5.0  # for the peer to take the last bytes of a connection that is closed
 
 
 class Gone(Exception):
@@ -52,13 +58,24 @@ class Wire(asyncio.Protocol):
         self._writable = self._reading = True
         self._lost = False
         self._tls: _Tls | None = None
+        self.heard = 0.0  # time of the last bytes
+        self.began: float | None = None  # time of the first bytes of what is not whole yet
+        self.blocked: float | None = None  # time since which the peer takes less than it is sent
+
+    @property
+    def address(self) -> str:
+        """The peer's."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(peer[0]) if peer else ""
 
     # -- what the loop calls -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of its kind
+        self.heard = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
+        self.heard = time.monotonic()
         if self._tls is not None:
             try:
                 data = self._tls.receive(data)
@@ -71,6 +88,8 @@ class Wire(asyncio.Protocol):
                 self.close()
         if self.at_once is not None and not self._buffer and self._taken_at_once(data):
             return
+        if self.began is None:
+            self.began = self.heard
         self._buffer += data
         ahead = len(self._buffer) > _READ_AHEAD and self._arrived is None
         if ahead and self._reading and not self._open().is_closing():
@@ -88,9 +107,11 @@ class Wire(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable = False
+        self.blocked = time.monotonic()
 
     def resume_writing(self) -> None:
         self._writable = True
+        self.blocked = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -113,6 +134,7 @@ class Wire(asyncio.Protocol):
             self.sequence += 1
             part = await self._take(length)
             if length < _MOST:
+                self.began = time.monotonic() if self._buffer else None
                 return whole + part if whole else part
             whole += part
 
@@ -130,6 +152,7 @@ class Wire(asyncio.Protocol):
             if size > _READ_AHEAD:
                 self._write(self._framed(batch))
                 await self.drain()
+                await asyncio.sleep(0)  # others have a turn, however fast the peer is
                 batch, size = [], 0
         self._write(self._framed(batch))
 
@@ -158,13 +181,18 @@ class Wire(asyncio.Protocol):
         return self._tls is not None
 
     def close(self) -> None:
-        """Close after what was sent has gone out."""
-        if self._transport is not None:
-            self._transport.close()
+        """Close when what was sent has gone out; the peer has a moment to take it."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.close()
+            if not self._lost and transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(_LAST_SECONDS, self.abort)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, and let the system forget what it still has to send."""
         if self._transport is not None:
+            if (held := self._transport.get_extra_info("socket")) is not None and not self._lost:
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
     # -- private -------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def create_database(path: Path, settings: Settings) -> None:
     if path.exists() and (other := _foreign(path, {name for name, _ in folders})):
         raise StoreError(f"{path} holds other files, such as {other}")
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, dbs in folders:
             make(path / name, dbs, settings.map_size)
         _write_settings(path, settings)
@@ -169,7 +169,8 @@ def _foreign(path: Path, ours: set[str]) -> str | None:
 def _write_settings(path: Path, settings: Settings) -> None:
     """Publish the settings file whole and durable; of two creators only one succeeds."""
     draft = path / f"{_DRAFT}{os.getpid()}.json"
-    with open(draft, "w", encoding="utf-8") as file:
+    private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(private, "w", encoding="utf-8") as file:
         json.dump({"format": FORMAT, **asdict(settings)}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())

@@ -173,7 +173,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def make(path: Path, names: tuple[str, ...], map_size: int) -> None:
     """Create an environment with these named databases, empty, and close it."""
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with translated:
         env = _open(path, len(names), map_size, sync=True, create=True)
         try:
@@ -265,6 +265,7 @@ def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> l
                 sync=sync,
                 metasync=sync,
                 readahead=False,
+                mode=0o600,
             )
         except (lmdb.MemoryError, MemoryError):
             if map_size <= _SMALLEST_MAP:
