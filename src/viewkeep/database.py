@@ -310,15 +310,20 @@ class Database:
         *,
         max_operations: int | None = None,
         every: float = 0.0,
+        failures: int = 3,
+        epoch_seconds: float = 1800.0,
         spark: SparkSession | None = None,
         on_epoch: Callable[[Published], None] | None = None,
     ) -> Pipeline:
         """The pipeline that keeps the views, on any Spark master; a context manager.
 
         `max_operations` bounds one epoch, and so a worker's memory. `every` is the least time in
-        seconds from one epoch to the next: fewer epochs take less processor time. `spark` is a
-        session to use instead of a new one. `on_epoch` is called with each epoch published.
+        seconds from one epoch to the next: fewer epochs take less processor time. After so many
+        `failures`, or if an epoch takes longer than `epoch_seconds`, views that fail are set aside.
+        `spark` is a session to use instead of a new one. `on_epoch` is called with each epoch
+        published.
         """
+        from viewkeep.engine.recovery import Patience
         from viewkeep.spark.pipeline import Pipeline
 
         return Pipeline(
@@ -327,6 +332,7 @@ class Database:
             spark=spark,
             max_operations=max_operations,
             every=every,
+            patience=Patience(failures, epoch_seconds),
             on_epoch=on_epoch,
         )
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import viewkeep
 from viewkeep.cli import app
+from viewkeep.engine.failures import set_aside
 from viewkeep.engine.local import catch_up
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 COMMANDS = (
     *("init", "sql", "load", "run", "serve", "get", "scan"),
-    *("explain", "status", "top", "verify", "demo"),
+    *("explain", "status", "top", "verify", "repair", "demo"),
 )
 
 SITE = """
@@ -187,3 +188,19 @@ def damage(url: str) -> None:
         wrong = placement.table.row_codec.encode_one(values)
         write = StateWrite(placement.table.number, [key], [wrong])
         db.store.state_apply(shard, published.epoch, published.epoch - 1, [write])
+
+
+def test_repair(site: str) -> None:
+    assert call("repair", site) == "No view has failed.\n"
+    assert data("repair", site) == {"repaired": []}
+    with viewkeep.open(site) as db:
+        name = db.views()[0]
+        operator = next(iter(db.catalog.current().program.placements[name].operators))
+        failed = set_aside(db.store, 2, {operator: "a bad row"})
+        catch_up(db.store)
+    assert f"view {name} failed at epoch 2" in call("status", site)
+    assert name in call("repair", site, name)
+    with viewkeep.open(site) as db:
+        catch_up(db.store)
+        assert {view.state for view in db.status().views} == {"ready"}
+    assert failed

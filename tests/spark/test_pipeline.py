@@ -21,7 +21,7 @@ from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
 from viewkeep.engine.report import Report
 from viewkeep.engine.stretches import whole_logs
-from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout
+from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout, ViewFailed
 from viewkeep.spark import pace
 from viewkeep.spark import pipeline as pipeline_module
 from viewkeep.spark.pipeline import Pipeline
@@ -445,8 +445,12 @@ def test_failure_names_its_cause(db: Database, spark: SparkSession) -> None:
     db.pipeline(spark=spark).run_once()
     damage_all(db, "v", b"\xff garbage")
     db.put("t", {"id": 2, "x": 1})
-    with pytest.raises(PipelineError, match="Corrupt"):
-        db.pipeline(spark=spark).run_once()
+    db.pipeline(spark=spark, failures=1).run_once()
+    with pytest.raises(ViewFailed, match="Corrupt"):
+        db.get("v", 1)
+    db.repair("v")
+    db.pipeline(spark=spark).run_once()
+    assert_verified(db, spark)
 
 
 def damage_all(db: Database, view: str, row: bytes) -> None:

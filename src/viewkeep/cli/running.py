@@ -43,6 +43,14 @@ def run(
             show_default=False,
         ),
     ] = 0.0,
+    failures: Annotated[
+        int,
+        typer.Option(help="Failures after which views that fail are set aside.", min=1),
+    ] = 3,
+    epoch_seconds: Annotated[
+        float,
+        typer.Option(help="The longest time of an epoch; one that takes longer fails.", min=1.0),
+    ] = 1800.0,
     as_json: Json = False,
 ) -> None:
     """Run the pipeline that keeps the views, until Ctrl-C or SIGTERM.
@@ -52,7 +60,14 @@ def run(
     _start_spark(url, master)
     with viewkeep.open(url, create=False) as db:
         report = _print_epoch if once and not as_json else None
-        pipeline = db.pipeline(master, max_operations=max_operations, every=every, on_epoch=report)
+        pipeline = db.pipeline(
+            master,
+            max_operations=max_operations,
+            every=every,
+            failures=failures,
+            epoch_seconds=epoch_seconds,
+            on_epoch=report,
+        )
         if once:
             pipeline.run_once()
         else:

@@ -17,6 +17,7 @@ import signal
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,11 +29,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import errors
-from viewkeep.engine.epochs import Epochs, Limits, Published
+from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
+from viewkeep.engine.failures import forget_trouble
 from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.programs import load_plan, newest_plan
-from viewkeep.errors import PipelineError, Timeout, ViewkeepError
+from viewkeep.engine.recovery import Patience, Recovery
+from viewkeep.engine.report import Report
+from viewkeep.errors import Fenced, PipelineError, Timeout, ViewkeepError
 from viewkeep.spark.pace import MOST, Pace, Work
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.runner import run_alone, run_epoch, touch_workers
@@ -56,8 +60,9 @@ class Pipeline:
 
     `database` is an open database or its url. `master` is any Spark master. `limits` bounds an
     epoch: operations, bytes of log, and rows of a view being loaded; `max_operations` the first of
-    them alone. `every` is the least time in seconds from one epoch to the next. `on_epoch` is
-    called with each epoch that this pipeline published.
+    them alone. `every` is the least time in seconds from one epoch to the next. `patience` says
+    when a view that fails is set aside. `on_epoch` is called with each epoch that this pipeline
+    published.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Pipeline:
         max_operations: int | None = None,
         every: float = 0.0,
         lease_seconds: float = LEASE_SECONDS,
+        patience: Patience | None = None,
         on_epoch: Callable[[Published], None] | None = None,
     ):
         # Each thread makes its own `Epochs` over the store: one is not to be shared by threads.
@@ -89,7 +95,15 @@ class Pipeline:
         self._failure: BaseException | None = None
         self._ended = threading.Event()
         self._asked = threading.Event()  # set when the query runs its first epoch
+        self._patience = patience or Patience()
+        self._recovery = Recovery(self._patience, self._ended)
+        self._suspects = False  # look for culprits before the open epoch is run
+        self._once = False
+        self._began = math.inf  # when the epoch that runs was begun
+        self._overdue = False
         self._work = Work()
+        self._troubled = True  # there may be a record of earlier failures
+        self._tag = f"viewkeep-{uuid.uuid4().hex}"  # of its jobs
         self._house = Housekeeper()
         self._running = threading.Lock()  # held while an epoch runs, so that `stop` can wait for it
         self._folder: str | None = None
@@ -109,6 +123,7 @@ class Pipeline:
         There is nothing to wait for, so it needs no query.
         """
         lease = self._begin()
+        self._once = True
         try:
             epochs, pace = Epochs(self._store), Pace(self._limits)
             goal = Goal.now(self._store)
@@ -206,7 +221,9 @@ class Pipeline:
         """
         self._asked.set()
         with self._running:
-            self._run_open()
+            # An epoch that failed is still open, and Spark asks for it only once.
+            while self._run_open():
+                pass
 
     def _drive(self, lease: Lease) -> None:
         """Work off what is there, then leave the epochs to a query until the pipeline ends.
@@ -246,7 +263,10 @@ class Pipeline:
             if self._asked.is_set() or self._ended.is_set() or self._lease is not lease:
                 return False
             began = time.monotonic()
-            if not pace.is_due(began) or epochs.open_next(lease.term, pace.limits) is None:
+            if not pace.is_due(began):
+                return False
+            if epochs.open_next(lease.term, pace.limits) is None:
+                self._is_well()
                 return False
             pace.begin(began)
             self._run_open()
@@ -262,24 +282,29 @@ class Pipeline:
             finally:
                 self._running.release()
 
-    def _run_open(self) -> None:
-        """Run and publish the open epoch, if there is one. `_running` is held."""
+    def _run_open(self) -> bool:
+        """Run and publish the open epoch, if there is one; whether it failed and is still open.
+
+        `_running` is held.
+        """
         lease = self._lease
         if self._ended.is_set() or lease is None:
-            return
+            return False
         epochs = Epochs(self._store)
         epoch = epochs.read().open
         if epoch is None:
-            return
+            return False
         try:
-            reports = None
-            program = load_plan(self._store, epoch.plan).program
-            if self._work.is_little(epoch, program):
-                reports = run_alone(self._spark, self.url, epoch)
-            if reports is None:
-                reports = run_epoch(self._spark, self.url, epoch)
+            if self._suspects:
+                self._suspects = False
+                if self._recovery.search(self._store, lease.term, epoch):
+                    return False
+            reports = self._run_on_spark(epoch)
             self._work.learn(epoch, reports)
             published = epochs.publish(lease.term, epoch, reports)
+        except Exception as error:
+            return self._recover(lease, epoch, error)
+        try:
             self._house.note(published, sum(report.rows_written for report in reports))
             self._house.round(self._store)
             if self._on_epoch is not None:
@@ -287,6 +312,55 @@ class Pipeline:
         except Exception as error:
             # Not raised into Spark, which would only print it: the driver's thread ends the query.
             self._fail(error)
+        return False
+
+    def _run_on_spark(self, epoch: OpenEpoch) -> list[Report]:
+        """Run an epoch, which is stopped when it takes too long (`_stop_overdue`)."""
+        self._spark.sparkContext.addJobTag(self._tag)
+        self._overdue, self._began = False, time.monotonic()
+        try:
+            program = load_plan(self._store, epoch.plan).program
+            if self._work.is_little(epoch, program):
+                reports = run_alone(self._spark, self.url, epoch)
+                if reports is not None:
+                    return reports
+            return run_epoch(self._spark, self.url, epoch)
+        finally:
+            self._began = math.inf
+
+    def _recover(self, lease: Lease, epoch: OpenEpoch, error: Exception) -> bool:
+        """Do what helps after an epoch has failed; whether it is to be run again."""
+        failure = _as_error(error)
+        if isinstance(failure, Fenced) or self._ended.is_set() or not self._spark_runs():
+            self._fail(error)
+            return False
+        reason = str(failure)
+        if self._overdue:
+            reason = f"an epoch took more than {self._patience.seconds:g} s"
+        try:
+            pause = self._recovery.after(
+                self._store, lease.term, epoch, reason, hopeless=self._overdue
+            )
+        except Exception as other:
+            self._fail(other)
+            return False
+        if pause and self._once and self._recovery.is_exhausted:
+            self._fail(error)
+        self._ended.wait(pause)
+        return pause > 0
+
+    def _spark_runs(self) -> bool:
+        try:
+            context = self._spark.sparkContext
+            return context._jsc is not None and not context._jsc.sc().isStopped()
+        except Exception:
+            return False
+
+    def _is_well(self) -> None:
+        """There is nothing to do: what failed before this pipeline began fails no more."""
+        if self._troubled:
+            self._troubled = False
+            forget_trouble(self._store)
 
     # -- private -----------------------------------------------------------------------------
 
@@ -316,9 +390,11 @@ class Pipeline:
         self._ended.clear()
         self._asked.clear()
         self._failure = None
+        self._once, self._troubled = False, True
         epochs = Epochs(self._store)
         lease = self._lease = epochs.acquire(self._lease_seconds)
         try:
+            self._suspects = self._recovery.begin(self._store)
             self._spark = running(self._master, spark=self._given)
             cores = self._spark.sparkContext.defaultParallelism
             self._limits = replace(self._limits, tasks=cores)
@@ -359,12 +435,21 @@ class Pipeline:
 
     def _renew(self, epochs: Epochs, lease: Lease) -> None:
         """The heartbeat: extends the lease until the pipeline ends, or ends it if it is lost."""
-        while not self._ended.wait(min(lease.ttl / 4, WARM_SECONDS)):
+        pause = min(lease.ttl / 4, WARM_SECONDS, self._patience.seconds / 2)
+        while not self._ended.wait(pause):
             try:
                 epochs.renew(lease)
+                self._stop_overdue()
                 self._keep_warm()
             except ViewkeepError as error:
                 self._fail(error)
+
+    def _stop_overdue(self) -> None:
+        """Cancel the jobs of an epoch that takes too long. Spark ends workers that do not hear."""
+        if time.monotonic() - self._began > self._patience.seconds:
+            self._overdue = True
+            with contextlib.suppress(Exception):  # Spark may be stopping
+                self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     def _keep_warm(self) -> None:
         """Give idle workers an empty task: Spark drops those that were idle for a minute."""

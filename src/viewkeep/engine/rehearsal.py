@@ -1,0 +1,137 @@
+"""A rehearsal: an open epoch run in a process that changes nothing and tells where it is.
+
+`python -m viewkeep.engine.rehearsal` reads a request, a JSON document, from stdin and writes lines
+to stdout: each operator before it runs, then a JSON document with the end. Law: it reads what the
+epoch's tasks read and computes what they compute, but every write stays in its memory; so it may be
+killed at any time, and a task that a row kills is met here too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from viewkeep.engine.blame import Announce, reason_of
+from viewkeep.engine.epochs import Epochs, OpenEpoch
+from viewkeep.engine.failures import without
+from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.engine.programs import Failure, commit_plan, load_plan, newest_plan
+from viewkeep.engine.stretches import even_stretches, levels_to_run
+from viewkeep.errors import OperatorFailed
+from viewkeep.stores import open_store
+from viewkeep.stores.contract import Store
+from viewkeep.stores.faulty import FaultPlan, FaultyStore
+
+_UNHEARD = ("write", "truncate_log", "drop_table", "state_revert", "state_sweep", "state_drop")
+
+
+class DryStore(FaultyStore):
+    """A store whose meta records change in memory only, and whose rows do not change at all."""
+
+    def __init__(self, inner: Store):
+        super().__init__(inner, FaultPlan())
+        self._meta: dict[str, bytes | None] = {}
+
+    def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        act: Callable[..., Any] = getattr(self.inner, method)
+        if method == "state_apply":
+            return None
+        if method in _UNHEARD:
+            raise AssertionError(f"a rehearsal does not {method}")
+        if method == "meta_get":
+            return self._meta[args[0]] if args[0] in self._meta else act(*args)
+        if method == "meta_scan":
+            found = {**dict(act(*args)), **self._meta}
+            kept = ((k, v) for k, v in found.items() if v is not None and k.startswith(args[0]))
+            return sorted(kept)
+        if method == "meta_cas":
+            key, old, new = args
+            if self.meta_get(key) != old:
+                return False
+            self._meta[key] = new
+            return True
+        return act(*args, **options)
+
+
+class Spool:
+    """Messages between two levels, in a file: tasks of a pipeline do not hold them in memory."""
+
+    def __init__(self, messages: Iterable[Message]):
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        end = 0
+        for shard, blob in messages:
+            if shard != REPORT:
+                self._places.setdefault(shard, []).append((end, len(blob)))
+                self._file.write(blob)
+                end += len(blob)
+
+    def of(self, shard: int) -> Iterator[Message]:
+        """The messages for a shard."""
+        for place, size in self._places.get(shard, ()):
+            self._file.seek(place)
+            yield shard, self._file.read(size)
+
+
+def rehearse(store: Store, number: int, views: Collection[str], announce: Announce) -> None:
+    """Run the open epoch of this number without some views, one operator after the other."""
+    dry = DryStore(store)
+    epoch = Epochs(dry).open_epoch(number)
+    if views:
+        plan = load_plan(dry, epoch.plan)
+        marks = {name: Failure(number, 0, "") for name in views if name in plan.views}
+        version = newest_plan(dry).version + 1
+        commit_plan(dry, replace(without(plan, marks), version=version))
+        epoch = replace(epoch, plan=version)
+    _run(dry, epoch, announce)
+
+
+def _run(store: Store, epoch: OpenEpoch, announce: Announce) -> None:
+    program = load_plan(store, epoch.plan).program
+    shares = even_stretches(program, epoch)
+    stretches = chain.from_iterable(shares)
+    sent = Spool(m for s in stretches for m in run_sources(store, epoch, s, announce))
+    for level in range(1, levels_to_run(program, epoch, shares)):
+        sent = Spool(
+            message
+            for shard in range(store.shards)
+            for message in run_level(store, epoch, level, [shard], sent.of(shard), announce)
+        )
+
+
+def _main() -> None:
+    request = json.load(sys.stdin)
+    channel = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is not for the channel
+    with suppress(OSError, ValueError):
+        if request["memory"]:
+            resource.setrlimit(resource.RLIMIT_DATA, (request["memory"], request["memory"]))
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")  # if memory runs out, end this process and not another
+
+    def tell(text: str) -> None:
+        os.write(channel, text.encode() + b"\n")
+
+    end: dict[str, Any] = {"ok": True}
+    store = open_store(request["url"])
+    try:
+        rehearse(store, request["epoch"], request["without"], tell)
+    except OperatorFailed as error:
+        end = {"ok": False, "operator": error.operator, "reason": error.reason}
+    except Exception as error:
+        end = {"ok": False, "operator": None, "reason": reason_of(error)}
+    tell(json.dumps(end))
+    store.close()
+
+
+if __name__ == "__main__":
+    _main()
