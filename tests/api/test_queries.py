@@ -10,7 +10,7 @@ import pytest
 
 from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.engine import adhoc
-from viewkeep.errors import Unsupported
+from viewkeep.errors import QueryTooLarge
 
 if TYPE_CHECKING:
     from viewkeep import Database
@@ -104,7 +104,7 @@ def test_joins_are_bounded(shop: Database, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(rows(shop, "SELECT a.id FROM items a JOIN items b ON a.id = b.id")) == 4
     monkeypatch.setattr(adhoc, "MOST_JOINED", 5)
     for text in (alike.format(""), alike.format("FULL"), "SELECT 1 AS n FROM items a, items b"):
-        with pytest.raises(Unsupported, match=r"a join of the query has (6|16) rows, and 5 are"):
+        with pytest.raises(QueryTooLarge, match=r"a join of the query has (6|16) rows, and 5 are"):
             shop.sql(text)
     assert len(rows(shop, "SELECT id FROM items a WHERE kind IN (SELECT kind FROM items)")) == 3
 

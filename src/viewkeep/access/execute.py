@@ -20,7 +20,7 @@ from viewkeep.access.duck import DuckQuery
 from viewkeep.access.keyed import change, insertion
 from viewkeep.access.lookups import OtherReader, PointRead, point_read
 from viewkeep.access.prepared import Prepared
-from viewkeep.access.queries import plan_query, readable, run_query
+from viewkeep.access.queries import check_answer, plan_query, readable, run_query
 from viewkeep.access.readers import TableReader
 from viewkeep.access.reads import At, Reader
 from viewkeep.access.results import Result
@@ -361,6 +361,7 @@ class Executor:
                 return _done(self._delete(delete), "deleted")
             case st.Select(query):
                 answer = run_query(self._reader, analysed.planned or plan_query(query), at)
+                check_answer(answer.rows)
                 return Result(answer.rows, epoch=answer.epoch, how=answer.how)
             case DuckQuery() as query:
                 views = any(name in basis.views for name in query.relations)

@@ -19,7 +19,10 @@ from viewkeep.access.lookups import BY_KEY
 from viewkeep.access.ranges import EVERYTHING, Bounds, bounds_of
 from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.access.reads import At, Reader, ReadPoint
+from viewkeep.engine import budget
 from viewkeep.engine.adhoc import evaluate
+from viewkeep.engine.batches import BATCH_ROWS, width
+from viewkeep.engine.budget import Budget
 from viewkeep.errors import InvalidRow
 from viewkeep.expr import Expr, Scalar
 from viewkeep.plan.nodes import Arrange, Filter, KeyPart, Node, Source, View, inputs, sources
@@ -82,14 +85,22 @@ def run_query(reader: Reader, planned: Planned, at: At | None = None) -> Answer:
     read as they are now.
     """
 
+    with budget.of_query() as allowed:
+        return _run_query(reader, planned, at, allowed)
+
+
+def _run_query(reader: Reader, planned: Planned, at: At | None, allowed: Budget) -> Answer:
     def run(point: ReadPoint) -> Answer:
         ways: dict[str, str] = {}
 
         def rows_of(source: Source) -> pl.DataFrame:
-            rows, ways[source.table] = _rows(reader, source, planned.conditions[source], point)
+            with allowed.working():  # what is read is free once it is a frame
+                rows, ways[source.table] = _rows(reader, source, planned.conditions[source], point)
+            allowed.hold(int(rows.estimated_size()), f"reading {source.table}")
             return rows
 
-        rows = evaluate(planned.node, rows_of)
+        with allowed.working():
+            rows = evaluate(planned.node, rows_of, budget=allowed)
         how = ", ".join(f"{name} {ways[name]}" for name in sorted(ways))
         return Answer(rows, how or "without reading", point.epoch)
 
@@ -101,6 +112,7 @@ def run_query(reader: Reader, planned: Planned, at: At | None = None) -> Answer:
         answer = reader.run_at(at, run)
     query, rows = planned.query, answer.rows
     if query.order:
+        allowed.hold(rows.height * (width(rows) + 16), "ORDER BY")
         descending = [part.descending for part in query.order]
         # As Spark SQL: NULLs come first going up and last going down.
         rows = rows.sort(
@@ -113,6 +125,13 @@ def run_query(reader: Reader, planned: Planned, at: At | None = None) -> Answer:
         rows = rows.slice(query.offset, query.limit)
     rows = rows.select(pl.col(inner).alias(outer) for outer, inner in query.columns)
     return replace(answer, rows=rows)
+
+
+def check_answer(rows: pl.DataFrame) -> None:
+    """QueryTooLarge if a client may not have as many bytes in one answer."""
+    allowed = budget.current()
+    if allowed is not None:
+        allowed.check_answer(int(rows.estimated_size()))
 
 
 def _conditions(node: Node) -> dict[Source, list[Expr | None]]:
@@ -166,7 +185,7 @@ def _table_rows(
         return table.frame(rows), BY_KEY
     bounds, how = _ranges(table, conditions, columns)
     rows = [row for b in bounds for _, row in table.scan(reader.store, b, point.cut)]
-    return table.frame(rows), how
+    return _frame(table, rows), how
 
 
 def _view_rows(
@@ -180,7 +199,19 @@ def _view_rows(
         return view.frame(rows), BY_KEY
     bounds, how = _ranges(view, conditions, columns)
     rows = [row for b in bounds for _, row in view.scan(reader.store, b, point.epoch)]
-    return view.frame(rows), how
+    return _frame(view, rows), how
+
+
+def _frame(relation: TableReader | ViewReader, rows: list[bytes]) -> pl.DataFrame:
+    """The rows as a frame, made a part at a time; memory is taken for it first."""
+    budget.hold(sum(map(len, rows)), f"reading {relation.name}")
+    if len(rows) <= BATCH_ROWS:
+        return relation.frame(rows)
+    parts = []
+    for start in range(0, len(rows), BATCH_ROWS):
+        budget.check()
+        parts.append(relation.frame(rows[start : start + BATCH_ROWS]))
+    return pl.concat(parts)
 
 
 def _shown_key(relation: TableReader | ViewReader) -> list[Column]:

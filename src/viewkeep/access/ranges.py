@@ -15,10 +15,12 @@ from viewkeep.access.tokens import read_bytes, read_token, write_bytes, write_to
 from viewkeep.access.writes import Key, key_tuple
 from viewkeep.codec.keys import KEPT, KeyCodec, prefix_end
 from viewkeep.codec.patterns import KeyPattern
+from viewkeep.engine.budget import hold
 from viewkeep.errors import InvalidRow, InvalidToken
 from viewkeep.stores.contract import Chunk
 
 CHUNK = 10_000  # rows asked of a node or shard at a time
+_PAIR_BYTES = 130  # that a key and a row take besides their bytes
 _KIND, _WHAT = "c1", "scan"
 
 Fits = Callable[[bytes, bytes], bool]  # whether a key and its row belong to a slice
@@ -156,6 +158,8 @@ def merged(
     for part in parts:
         several += 1
         for rows in chunks(chunk, part, bounds, fits):
+            size = sum(len(key) + len(row) for key, row in rows)
+            hold(size + _PAIR_BYTES * len(rows), "reading rows")
             found.extend(rows)
     if several > 1:
         # Keys are distinct, so rows are never compared.

@@ -69,6 +69,15 @@ def serve(
     max_seconds: Annotated[
         float, typer.Option(help="Seconds of one request.", min=0.1, rich_help_panel=_LIMITS)
     ] = _DEFAULT.max_seconds,
+    max_answer: Annotated[
+        int, typer.Option(help="MiB of a query's answer.", min=1, rich_help_panel=_LIMITS)
+    ] = _DEFAULT.max_answer // MIB,
+    max_query_memory: Annotated[
+        int, typer.Option(help="MiB that a query may hold.", min=16, rich_help_panel=_LIMITS)
+    ] = _DEFAULT.max_query_memory // MIB,
+    max_memory: Annotated[
+        int, typer.Option(help="MiB of all large queries.", min=16, rich_help_panel=_LIMITS)
+    ] = _DEFAULT.max_memory // MIB,
     max_connections: Annotated[
         int, typer.Option(help="Connections of each protocol.", min=1, rich_help_panel=_LIMITS)
     ] = _DEFAULT.max_connections,
@@ -108,6 +117,9 @@ def serve(
         max_body=max_body * MIB,
         max_rows=max_rows,
         max_seconds=max_seconds,
+        max_answer=max_answer * MIB,
+        max_query_memory=max_query_memory * MIB,
+        max_memory=max_memory * MIB,
         max_connections=max_connections,
         idle_seconds=idle_seconds,
         stalled_seconds=stalled_seconds,

@@ -19,35 +19,44 @@ from viewkeep.errors import Overloaded, QueryTimeout, QueryTooLarge
 
 MIB = 1 << 20
 SMALL = 16 * MIB  # bytes that a query may hold without waiting for its turn
+SOON = 1.0  # seconds that any number of queries may wait for their turn
 _NARROW = "Narrow what is read by its key, add a LIMIT, or create a view that has less"
 
 
 class Turns:
-    """The bytes that all large queries of a server may hold, given out in order of arrival."""
+    """The bytes that all large queries of a server may hold, given out in order of arrival.
 
-    def __init__(self, total: int):
+    Whoever waits holds a thread, so at most `places` wait for longer than `SOON` seconds.
+    """
+
+    def __init__(self, total: int, places: int = 1_000):
         self.total = total
-        self._free = total
+        self._free, self._places = total, places
         self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
 
     def take(self, size: int, deadline: float | None) -> None:
         """Wait until this many bytes are free; Overloaded at the deadline."""
-        size, ticket = min(size, self.total), object()
+        size, ticket, soon = min(size, self.total), object(), time.monotonic() + SOON
+        has_place = False
         with self._changed:
             self._waiting.append(ticket)
             try:
                 while self._waiting[0] is not ticket or self._free < size:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
+                    now = time.monotonic()
+                    if not has_place and now >= soon and self._places > 0:
+                        self._places, has_place = self._places - 1, True
+                    until = deadline if has_place else min(soon, deadline or soon)
+                    if until is not None and now >= until:
                         raise Overloaded(
-                            f"other large queries held the {_mib(self.total)} that queries may "
-                            "hold together (max_memory) until the time of this one was over; "
+                            f"other large queries hold the {_mib(self.total)} that queries may "
+                            f"hold together (max_memory), and {len(self._waiting)} wait for them; "
                             "try again"
                         )
-                    self._changed.wait(left)
+                    self._changed.wait(None if until is None else until - now)
                 self._free -= size
             finally:
+                self._places += has_place
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
 
@@ -138,6 +147,12 @@ class Budget:
             self._turns.take(self.memory, self.deadline)
             self._has_turn = True
 
+    def part(self, memory: int, turns: Turns) -> Budget:
+        """A budget with the same deadline for work that has its own memory."""
+        part = Budget(self.seconds, memory, rows=self.rows, answer=self.answer, turns=turns)
+        part.deadline = self.deadline
+        return part
+
     @contextmanager
     def working(self) -> Iterator[Budget]:
         """Work whose memory is free at its end, however it ends."""
@@ -164,6 +179,11 @@ class Budget:
 _CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
+def current() -> Budget | None:
+    """The budget that applies here, if one does."""
+    return _CURRENT.get()
+
+
 @contextmanager
 def of_query() -> Iterator[Budget]:
     """The budget of a query: what is left of the one that applies here, else a new one."""
@@ -181,6 +201,13 @@ def hold(size: int, what: str) -> None:
     around = _CURRENT.get()
     if around is not None:
         around.hold(size, what)
+
+
+def check() -> None:
+    """QueryTimeout if the time of the budget that applies here is over."""
+    around = _CURRENT.get()
+    if around is not None:
+        around.check()
 
 
 def _half_of_machine() -> int:

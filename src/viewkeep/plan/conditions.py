@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 
+from viewkeep.errors import Unsupported
 from viewkeep.expr import Call, Expr, Lit, Ref, references
 from viewkeep.ops.evaluate import evaluate_one
+from viewkeep.ops.sizes import constant_bytes
 from viewkeep.types import BOOLEAN
 
 TRUE = Lit(True, BOOLEAN)
@@ -21,6 +23,7 @@ COMMUTATIVE = frozenset(
 MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 NEUTRAL = {"and": True, "or": False}
 
+MOST_CONSTANT = 16 << 20  # bytes of a text that is made of constants when a statement is planned
 _MOST_CALLS = 2_000
 # Functions that are NULL if one argument is.
 _STRICT = frozenset(
@@ -37,6 +40,11 @@ _STRICT = frozenset(
 def fold(expr: Expr) -> Expr:
     """A call of constants as the constant it gives; there is one NaN and one zero."""
     if isinstance(expr, Call) and all(isinstance(arg, Lit) for arg in expr.args):
+        if (size := constant_bytes(expr)) > MOST_CONSTANT:
+            raise Unsupported(
+                f"{expr.function} of constants makes a text of up to {size:,} bytes, and "
+                f"{MOST_CONSTANT:,} are the limit"
+            )
         value = evaluate_one(expr, {})
         if isinstance(value, float):
             value = math.nan if math.isnan(value) else value + 0.0

@@ -18,6 +18,7 @@ from viewkeep import claims
 from viewkeep.access.sessions import Session
 from viewkeep.claims import LongWaits
 from viewkeep.database import Database
+from viewkeep.engine.budget import Budget, Turns
 from viewkeep.engine.epochs import Epochs
 from viewkeep.errors import Locked
 from viewkeep.plan.nodes import Source, View
@@ -53,6 +54,7 @@ class Service:
         long_waits = LongWaits(LONG_WAIT_SECONDS, threading.Semaphore(THREADS // 2))
         self._readers = Threads("read", THREADS, WAITING, long_waits)
         self._writers = Threads("write", WRITERS, WAITING)
+        self._turns = Turns(settings.max_memory, THREADS // 2)
         self.status: Lookout[Status] = Lookout(lambda: db.status())
         self.figures: Lookout[Figures] = Lookout(lambda: Figures.of(db))
         self._careful_until = 0.0
@@ -75,10 +77,11 @@ class Service:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work that reads in a thread; Timeout after the seconds that a request may take.
 
-        Work that runs into the limit is not stopped, only not waited for. Overloaded if too much
+        Work that runs into the limit ends at its next look at its budget. Overloaded if too much
         waits already.
         """
-        return await self._readers.run(self.settings.max_seconds, work, *args, **kwargs)
+        bounded = self._bounded(work)
+        return await self._readers.run(self.settings.max_seconds, bounded, *args, **kwargs)
 
     async def write(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work that may write, in a thread for writes.
@@ -86,7 +89,25 @@ class Service:
         Timeout, Locked and Overloaded: nothing was written, and nothing will be. OutcomeUnknown:
         the write had begun, and nobody can say how it ended.
         """
-        return await self._writers.run(self.settings.max_seconds, work, *args, **kwargs)
+        bounded = self._bounded(work)
+        return await self._writers.run(self.settings.max_seconds, bounded, *args, **kwargs)
+
+    def _bounded(self, work: Callable[P, T]) -> Callable[P, T]:
+        """Work within the budget of a request, whose time begins now."""
+        settings = self.settings
+        budget = Budget(
+            settings.max_seconds,
+            settings.max_query_memory,
+            rows=settings.max_rows,
+            answer=settings.max_answer,
+            turns=self._turns,
+        )
+
+        def bounded(*args: P.args, **kwargs: P.kwargs) -> T:
+            with budget.applied():
+                return work(*args, **kwargs)
+
+        return bounded
 
     async def point(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read by key: in the event loop, or in a thread while the store is slow."""

@@ -29,7 +29,10 @@ class Settings:
     tls_key: Path | None = None
     max_body: int = 16 * MIB  # bytes of one request
     max_rows: int = 100_000  # of one answer
+    max_answer: int = 64 * MIB  # bytes of the values of one answer to a query
     max_seconds: float = 30.0  # of one request
+    max_query_memory: int = 1_024 * MIB  # bytes that one query may hold
+    max_memory: int = 2_048 * MIB  # bytes that all large queries together may hold
     max_connections: int = 2_000  # of each protocol
     max_handshakes: int = 100  # MySQL connections that have not shown the password yet
     handshake_seconds: float = 10.0  # that such a connection has for it
@@ -47,6 +50,11 @@ class Settings:
             raise InvalidSetting("the password is empty")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise InvalidSetting("TLS needs both files: --tls-certificate and --tls-key")
+        if self.max_memory < self.max_query_memory:
+            raise InvalidSetting(
+                f"max_memory, of all queries, is {self.max_memory // MIB:,} MiB, less than the "
+                f"{self.max_query_memory // MIB:,} MiB of one (max_query_memory)"
+            )
         for path in (self.tls_certificate, self.tls_key):
             if path is not None and not path.is_file():
                 raise InvalidSetting(f"the TLS file {path} is not there")

@@ -26,6 +26,7 @@ from viewkeep.serve.dashboard.samples import plain as plain_sample
 from viewkeep.serve.dashboard.verification import Verifier
 from viewkeep.serve.dashboard.verification import plain as plain_run
 from viewkeep.serve.dashboard.views import sql_of, views_of
+from viewkeep.serve.http.statements import is_query
 from viewkeep.serve.service import Service
 
 Key = Annotated[list[str] | None, Query(max_length=64)]
@@ -139,7 +140,8 @@ def _add_rows(made: APIRouter, service: Service) -> None:
         if statement.explain:
             text = await service.run(db.explain, statement.sql)
             return JSONResponse({"explain": text})
-        return JSONResponse(table_of(await service.write(db.sql, statement.sql)))
+        run = service.run if is_query(statement.sql) else service.write
+        return JSONResponse(table_of(await run(db.sql, statement.sql)))
 
 
 def _add_verification(made: APIRouter, service: Service, verifier: Verifier) -> None:

@@ -16,7 +16,7 @@ from fastapi import Header
 from viewkeep.access.reads import At
 from viewkeep.access.sessions import Session
 from viewkeep.database import Database
-from viewkeep.errors import NotReady, Timeout
+from viewkeep.errors import NotReady, QueryTimeout, Timeout
 from viewkeep.plan.nodes import Source, View
 from viewkeep.serve.http.answers import Json
 from viewkeep.serve.service import Service
@@ -76,6 +76,8 @@ async def within(
         try:
             found = await run(work, session)
             return found, session.token
+        except QueryTimeout:
+            raise
         except Timeout as error:
             waited = time.monotonic() - began
             if waited >= service.settings.max_seconds:

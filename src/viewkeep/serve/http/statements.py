@@ -7,6 +7,7 @@ one that has to wait for an epoch has written nothing yet.
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -26,6 +27,8 @@ from viewkeep.serve.http.values import dumps
 from viewkeep.serve.limits import TooLarge
 from viewkeep.serve.service import Service
 from viewkeep.sql.parse import Dialect
+
+_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE)\b")
 
 Number = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 
@@ -93,7 +96,7 @@ def routes(app: FastAPI, service: Service) -> None:
             def run(own: Session, text: str = text) -> bytes:
                 return dumps(_content(own.sql(text, at=when, **more), most))
 
-            writes = not text.lstrip().upper().startswith("SELECT")
+            writes = not is_query(text)
             body, token = await within(service, token, "what the query reads", run, writes=writes)
         return answer(body, token)
 
@@ -101,6 +104,14 @@ def routes(app: FastAPI, service: Service) -> None:
     async def explain(of: Of = None) -> Json:
         """How a view is kept, or a statement would be: zones, state tables and levels, as text."""
         return Json({"explain": await service.run(db.explain, of)})
+
+
+def is_query(text: str) -> bool:
+    """Whether a statement only reads, as far as its words tell: reads have threads of their own."""
+    text = text.lstrip("( \t\r\n").upper()
+    if text.startswith("WITH"):
+        return _WRITES.search(text) is None
+    return text.startswith(("SELECT", "VALUES"))
 
 
 def statements_of(text: str) -> list[str]:

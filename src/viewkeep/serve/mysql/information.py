@@ -13,11 +13,13 @@ from typing import Any
 import polars as pl
 
 from viewkeep.database import Database
+from viewkeep.engine.budget import hold
 from viewkeep.plan.nodes import Source
 from viewkeep.serve.mysql.declare import Declared, declared_of
 from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault
 from viewkeep.serve.mysql.variables import CHARSET, COLLATION, ENGINE
 
+_ROW_BYTES = 1_000  # of a row while it is made, about
 SCHEMAS = ("information_schema", DATABASE_NAME)
 _SIZES = re.compile(r"\((\d+)(?:,(\d+))?\)")
 _TEXT_LENGTHS = {
@@ -89,7 +91,10 @@ class Information:
             for part in _COLUMNS[name].split()
         }
         make = _ROWS.get(name)
-        rows = [] if make is None else [_filled(row, columns) for row in make(self)]
+        rows = []
+        for row in () if make is None else make(self):
+            hold(_ROW_BYTES, f"{schema}.{name}")
+            rows.append(_filled(row, columns))
         upper = {column.upper(): type for column, type in columns.items()}
         return pl.DataFrame(rows, schema=upper, orient="row")
 

@@ -65,7 +65,7 @@ class Shared:
         self.service, self.db = service, service.db
         self.translator = Translator()
         self.information = Information(self.db)
-        self.system = System(self.information, service.settings.max_seconds)
+        self.system = System(self.information)
         self.shows = Shows(self.information, self.system)
         self.sequences = Sequences(self.db)
         self.started, self.queries = time.monotonic(), 0

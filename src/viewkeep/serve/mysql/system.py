@@ -1,42 +1,38 @@
 """Queries that read no table of yours: of variables, of constants, of information_schema.
 
-Law: they are answered by a DuckDB of their own in memory, which holds what the query names and
-nothing else, and may touch neither files nor the network. They take bounded memory and time.
+Law: they are answered by a DuckDB process of their own, which holds what the query names and
+nothing else, and may touch neither files nor the network. They take bounded memory and time, and do
+not wait for queries of tables and views.
 """
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from viewkeep.access.duck_pool import DuckError, DuckPool, Relations
+from viewkeep.engine.budget import MIB, Turns, of_query
 from viewkeep.serve.mysql.answers import Header, Rows, frame_rows
 from viewkeep.serve.mysql.dialect import Surroundings, localise, name_columns, settle
-from viewkeep.serve.mysql.faults import Fault, syntax
+from viewkeep.serve.mysql.faults import syntax
 from viewkeep.serve.mysql.fields import field_of
 from viewkeep.serve.mysql.information import Information
 from viewkeep.sql.likes import linear_likes
 
-if TYPE_CHECKING:
-    import duckdb
-
-_CONFIG: dict[str, Any] = {
-    "memory_limit": "256MB",
-    "threads": "1",
-    "enable_external_access": "false",
-}
+MEMORY = 128 * MIB  # bytes of one query
+AT_ONCE = 4  # of them run at a time; others wait their turn
 _PREFIX = "vk"
 
 
 class System:
     """Answers the queries of all sessions about the server itself."""
 
-    def __init__(self, information: Information, seconds: float):
-        self._information, self._seconds = information, seconds
-        self._lock = threading.Lock()
-        self._base: duckdb.DuckDBPyConnection | None = None
+    def __init__(self, information: Information):
+        self._information = information
+        self._turns = Turns(AT_ONCE * MEMORY)
+        self._pool = DuckPool()
 
     def answer(self, tree: exp.Expr, around: Surroundings) -> Rows:
         """The rows of a query."""
@@ -69,41 +65,23 @@ class System:
 
     def query(self, tree: exp.Expr, frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
         """Run a query of MySQL's dialect over frames."""
-        import duckdb
-
         text = linear_likes(tree).sql("duckdb", comments=False)
-        connection = self._connect()
-        timer = threading.Timer(self._seconds, connection.interrupt)
-        timer.daemon = True
-        timer.start()
-        try:
+        with of_query() as around:
+            budget = around.part(MEMORY, self._turns)
+        with budget.applied(), Relations(budget) as relations:
             for name, frame in frames.items():
-                connection.register(name, frame.to_arrow())
-            found: pl.DataFrame = connection.sql(text).pl()
-            return found
-        except duckdb.InterruptException as error:
-            raise Fault(3024, "HY000", "the query took too long") from error
-        except duckdb.Error as error:
-            raise syntax(f"the query was not understood: {str(error).splitlines()[0]}") from error
-        finally:
-            timer.cancel()
-            connection.close()
+                relations.add(name, frame.clear().to_arrow(), [frame])
+            try:
+                table = self._pool.run(text, relations, budget).table
+            except DuckError as error:
+                raise syntax(f"the query was not understood: {error}") from error
+        found = pl.from_arrow(table)
+        assert isinstance(found, pl.DataFrame)
+        return found
 
     def close(self) -> None:
         """Let the memory go."""
-        with self._lock:
-            if self._base is not None:
-                self._base.close()
-                self._base = None
-
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        import duckdb
-
-        with self._lock:
-            if self._base is None:
-                self._base = duckdb.connect(":memory:", config=_CONFIG)
-                self._base.execute("SET lock_configuration = true")
-            return self._base.cursor()
+        self._pool.close()
 
 
 def _shown(tree: exp.Expr) -> list[str]:
