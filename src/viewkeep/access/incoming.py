@@ -7,6 +7,7 @@ fit is an InvalidRow that names the column and the row, never a NULL or a rounde
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from viewkeep.errors import InvalidRow
 from viewkeep.types import Column, DataType, Schema
 
+TOO_FINE = re.compile(r"[.,]\d{6}\d*[1-9]")  # a time of more than microseconds
 TRUE_WORDS, FALSE_WORDS = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
@@ -115,6 +117,9 @@ def _cast(series: pl.Series, type: DataType, text: bool) -> tuple[pl.Series, pl.
     bad = converted.is_null() & series.is_not_null()
     if source.is_float() and type.is_integer:
         bad |= (converted.cast(source) != series).fill_null(False)
+    if source.is_integer() and type.name == "DOUBLE":
+        # Back in the integers it is the same, or nothing if it left their range.
+        bad |= converted.cast(source, strict=False).ne_missing(series)
     if isinstance(source, pl.Decimal) and (type.is_decimal or type.is_integer):
         bad |= (converted.cast(pl.Decimal(38, source.scale)) != series).fill_null(False)
     if isinstance(source, pl.Datetime) and type.name in ("DATE", "TIMESTAMP"):
@@ -160,6 +165,11 @@ def _parse(series: pl.Series, type: DataType) -> pl.Series:
         # ISO 8601 has many spellings and polars takes one a column; Python's parser takes them all.
         return pl.Series([_instant(item) for item in series], dtype=pl.Datetime("us"))
     converted = series.cast(type.polars, strict=False)
+    if type.name == "DOUBLE":
+        # An integer is meant to the last digit; other numbers are the nearest DOUBLE.
+        whole = series.cast(pl.Int64, strict=False)
+        same = (converted.cast(pl.Int64, strict=False).eq_missing(whole)) | whole.is_null()
+        return pl.select(pl.when(same).then(converted)).to_series()
     if type.is_decimal:
         # Digits beyond the scale would be rounded; compare with the text read at full width.
         wide = series.cast(pl.Decimal(38, min(38, type.scale + 6)), strict=False)
@@ -169,7 +179,7 @@ def _parse(series: pl.Series, type: DataType) -> pl.Series:
 
 
 def _instant(text: str | None) -> dt.datetime | None:
-    if text is None:
+    if text is None or TOO_FINE.search(text):
         return None
     try:
         value = dt.datetime.fromisoformat(text)

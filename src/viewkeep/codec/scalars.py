@@ -103,6 +103,10 @@ def _double(value: Any) -> float:
         number = float(value)
     except OverflowError as error:
         raise ValueError(f"{value} does not fit a DOUBLE") from error
+    if isinstance(value, int) and number != value:
+        raise ValueError(
+            f"{value} is no DOUBLE; the nearest is {number:.0f}: give it as a float if that will do"
+        )
     return number + 0.0 if number == number else _NAN
 
 
@@ -132,6 +136,8 @@ def _date(value: object) -> int:
 def _timestamp(value: object) -> int:
     if not isinstance(value, datetime):
         raise _wrong(value, "a datetime")
+    if getattr(value, "nanosecond", 0):  # of pandas
+        raise ValueError(f"{value} is finer than microseconds; round it first")
     if value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     return (value - _EPOCH) // _MICROSECOND

@@ -20,7 +20,8 @@ from viewkeep.sql.intervals import parts_of
 from viewkeep.sql.outer import any_row
 from viewkeep.sql.parse import text_of
 from viewkeep.sql.types import cast_type
-from viewkeep.types import BIGINT, BOOLEAN, INT, DataType
+from viewkeep.sql.values import TOO_FINE
+from viewkeep.types import BIGINT, BOOLEAN, INT, TIMESTAMP, DataType
 
 # What a column, an aggregate or another leaf means is up to the place an expression stands in.
 Leaf: TypeAlias = Callable[[exp.Expr], Expr | None]
@@ -238,6 +239,12 @@ def _cast(tree: exp.Expr, leaf: Leaf) -> Expr:
     # sqlglot reads DATE '...' as Cast and CAST(...) as TryCast: the first is a constant.
     if type(tree) is exp.Cast and isinstance(inner, exp.Literal) and made == Lit(None, target):
         raise TypeMismatch(f"this is no {target}", fragment=text_of(inner))
+    if type(tree) is exp.Cast and target == TIMESTAMP and TOO_FINE.search(inner.name):
+        raise TypeMismatch(
+            "this is finer than the microseconds of a TIMESTAMP",
+            fragment=text_of(inner),
+            hint="Write six digits of a second, or CAST('...' AS TIMESTAMP), which cuts the rest",
+        )
     return made
 
 

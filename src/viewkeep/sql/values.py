@@ -14,9 +14,9 @@ from viewkeep.expr import Expr, Lit, Scalar
 from viewkeep.ops.evaluate import evaluate_one
 from viewkeep.ops.functions import VOID, cast_to
 from viewkeep.ops.functions.coercion import decimal_of
-from viewkeep.types import DATE, DOUBLE, STRING, TIMESTAMP, Column, DataType
+from viewkeep.types import BIGINT, DATE, DOUBLE, STRING, TIMESTAMP, Column, DataType
 
-_TOO_FINE = re.compile(r"\.\d{6}\d*[1-9]")  # more than microseconds
+TOO_FINE = re.compile(r"\.\d{6}\d*[1-9]")  # a time of more than microseconds
 
 
 def stored_value(constant: Expr, column: Column, text: str) -> Scalar:
@@ -34,20 +34,24 @@ def stored_value(constant: Expr, column: Column, text: str) -> Scalar:
         raise TypeMismatch(
             f"column {column.name} is {column.type} and cannot hold this {constant.type} as it is",
             fragment=text,
+            hint=f"Write CAST(... AS {column.type}) if the nearest value will do"
+            if constant.type.is_numeric and column.type.is_numeric
+            else None,
         )
     return stored
 
 
 def assignable(given: DataType, column: DataType) -> bool:
     """Whether a column may be given an expression of a type: whole digits may run out (NULL, as in
-    all arithmetic), but nothing is rounded, cut or wrapped, save that a DOUBLE is the nearest one.
+    all arithmetic), but nothing is rounded, cut or wrapped, save that a DOUBLE is the nearest one
+    to a DECIMAL.
     """
     if given in (column, VOID):
         return True
     if not given.is_numeric or not column.is_numeric:
         return (given, column) == (DATE, TIMESTAMP)
     if column == DOUBLE:
-        return True
+        return given != BIGINT
     if column.is_decimal:
         return given != DOUBLE and decimal_of(given).scale <= column.scale
     return (given.name, column.name) == ("INT", "BIGINT")
@@ -64,9 +68,9 @@ def _may_become(given: DataType, wanted: DataType) -> bool:
 def _same(value: Scalar, stored: Scalar, given: DataType) -> bool:
     if isinstance(value, str):
         if isinstance(stored, dt.datetime):
-            return not _TOO_FINE.search(value)
+            return not TOO_FINE.search(value)
         return re.search(r"\d[ T]", value.strip()) is None  # a time of day would be lost
-    if given.is_decimal and isinstance(stored, float):
+    if given.is_decimal and given.scale and isinstance(stored, float):
         return float(str(value)) == stored  # the nearest DOUBLE is what was asked for
     if isinstance(value, int | float | Decimal):
         return value == stored

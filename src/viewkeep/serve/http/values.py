@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from viewkeep.access.incoming import TOO_FINE
 from viewkeep.errors import InvalidRow
 from viewkeep.types import DataType, Schema
 
@@ -136,6 +137,8 @@ def _integer(value: object) -> object:
 
 def _double(value: object) -> object:
     if isinstance(value, str):
+        if value.removeprefix("-").isdecimal() and len(value) <= 40:
+            return int(value)  # to the last digit, or refused
         value = _NOT_FINITE[value] if value in _NOT_FINITE else _decimal(value)
     if isinstance(value, Decimal):
         number = float(value)
@@ -180,6 +183,8 @@ def _date(value: object) -> object:
 def _timestamp(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError(f'is text like "2024-02-29T12:00:00Z", not {_called(value)}')
+    if TOO_FINE.search(value):
+        raise ValueError(f"{value[:60]!r} is finer than microseconds")
     try:
         moment = dt.datetime.fromisoformat(value)
         return moment if moment.tzinfo is None else moment.astimezone(dt.UTC).replace(tzinfo=None)
