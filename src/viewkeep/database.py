@@ -26,6 +26,7 @@ from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.engine.identity import database_id
 from viewkeep.errors import (
     Corrupt,
     DuplicateKey,
@@ -92,7 +93,9 @@ def make(
         shards = nodes
     options = {"nodes": nodes, "shards": shards, "durability": durability}
     chosen = {name: value for name, value in options.items() if value is not None}
-    return Database(create_store(os.fspath(url), **chosen), os.fspath(url))
+    store = create_store(os.fspath(url), **chosen)
+    database_id(store)
+    return Database(store, os.fspath(url))
 
 
 class Database:

@@ -19,10 +19,12 @@ from viewkeep.access import readers as readers_module
 from viewkeep.access import turns as turns_module
 from viewkeep.access.feeds import Event, Feed, Feeds
 from viewkeep.access.readers import ViewReader
+from viewkeep.access.tokens import read_token, write_token
 from viewkeep.access.turns import PART_ROWS
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.housekeeping import housekeep
+from viewkeep.engine.identity import database_id
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import run_epoch
 from viewkeep.engine.programs import load_plan
@@ -753,11 +755,14 @@ def test_tokens_are_checked(site: Database, catch_up: CatchUp) -> None:
         site.subscribe("means", token=token)
     with pytest.raises(InvalidToken, match="other keys"):
         site.subscribe("scores", prefix=1, token=token)
-    for wrong in ("", "x", token[:-1], token[:-1] + "g", token.replace("f1", "s1"), token + "0"):
+    for wrong in ("", "x", token[:-1], token[:-1] + "g", token.replace("f2", "s2"), token + "0"):
         with pytest.raises(InvalidToken):
             site.subscribe("scores", token=wrong)
     with pytest.raises(InvalidToken, match="damaged"):
         site.subscribe("scores", token=token.replace(f".{feed.epoch}.", ".99."))
+    other = write_token("f2", "0a1b", read_token("f2", database_id(site.store), token, "feed"))
+    with pytest.raises(InvalidToken, match=r"feed is of another database \(0a1b\)"):
+        site.subscribe("scores", token=other)
 
 
 def test_what_cannot_be_subscribed_to(site: Database) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import viewkeep
 from viewkeep.access.tokens import read_token, write_token
 from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.engine.identity import database_id
 from viewkeep.engine.local import advance
 from viewkeep.errors import DuplicateKey, InvalidToken, NotReady, Timeout, UnknownName
 
@@ -192,9 +193,10 @@ def test_reads_never_go_back(site: Database, catch_up: CatchUp) -> None:
     """The token of a session that has read a newer epoch than the one a reader is given."""
     with site.session() as session:
         session.get("scores", 1)
-        parts = read_token("s1", session.token, "session")
+        database = database_id(site.store)
+        parts = read_token("s2", database, session.token, "session")
     assert int(parts[0]) == session.epoch == site.status().epoch
-    later = write_token("s1", [session.epoch + 1, *parts[1:]])
+    later = write_token("s2", database, [session.epoch + 1, *parts[1:]])
     with site.session(later, timeout=0.0) as behind:
         with pytest.raises(Timeout, match=r"view scores is at epoch \d+, and this session has"):
             behind.get("scores", 1)
@@ -247,25 +249,30 @@ def test_tokens_are_checked(site: Database, tmp_path: Path) -> None:
     session = site.session()
     session.put("votes", [{"id": n, "story": 1} for n in range(100, 120)])
     token = session.token
-    for wrong in ("", "x", token[:-1], token + "1", token.replace("s1", "s2"), "s1." + "9" * 5000):
+    for wrong in ("", "x", token[:-1], token + "1", token.replace("s2", "s1"), "s2." + "9" * 5000):
         with pytest.raises(InvalidToken):
             site.session(wrong)
     with pytest.raises(InvalidToken):
-        site.session(b"s1")  # type: ignore[arg-type]
+        site.session(b"s2")  # type: ignore[arg-type]
     with pytest.raises(InvalidToken, match="damaged: '' is no number"):
-        site.session(write_token("s1", ["1", "", "0", "0"]))
-    others = {3: "database with 2 nodes; this one has 3", 2: "writes that this database does not"}
-    for nodes, message in others.items():
+        site.session(write_token("s2", database_id(site.store), ["1", "", "0", "0"]))
+    for nodes in (2, 3):
         other = viewkeep.open(tmp_path / f"{nodes}.vk", nodes=nodes)
-        with pytest.raises(InvalidToken, match=message):
+        with pytest.raises(InvalidToken, match="token of the session is of another database"):
             other.session(token)
+        # A copy of a database that was made before those writes has its id, and not the writes.
+        parts = read_token("s2", database_id(site.store), token, "session")
+        copied = write_token("s2", database_id(other.store), parts)
+        message = "writes that this database does not" if nodes == 2 else "2 nodes; this one has 3"
+        with pytest.raises(InvalidToken, match=message):
+            other.session(copied)
         other.close()
 
 
-@given(st.text(max_size=40) | st.from_regex(r"s1(\.[0-9]{0,3}){0,5}", fullmatch=True))
+@given(st.text(max_size=40) | st.from_regex(r"s2(\.[0-9]{0,3}){0,5}", fullmatch=True))
 def test_any_text_is_a_token_or_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
-        read_token("s1", text, "session")
+        read_token("s2", "0a1b", text, "session")
 
 
 @given(
@@ -274,10 +281,10 @@ def test_any_text_is_a_token_or_refused(text: str) -> None:
     st.sampled_from("0123456789abcdef.xyz"),
 )
 def test_tokens_survive_no_change(parts: list[int | str], place: int, letter: str) -> None:
-    token = write_token("k1", parts)
-    assert read_token("k1", token, "thing") == [str(part) for part in parts]
+    token = write_token("k1", "0a1b", parts)
+    assert read_token("k1", "0a1b", token, "thing") == [str(part) for part in parts]
     place %= len(token)
     changed = token[:place] + letter + token[place + 1 :]
     if changed != token:
         with pytest.raises(InvalidToken):
-            read_token("k1", changed, "thing")
+            read_token("k1", "0a1b", changed, "thing")

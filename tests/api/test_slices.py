@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 import viewkeep
 from viewkeep import ANY
+from viewkeep.access.tokens import read_token, write_token
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.patterns import KeyPattern
+from viewkeep.engine.identity import database_id
 from viewkeep.engine.local import catch_up as run_epochs
 from viewkeep.errors import (
     EpochGone,
@@ -312,7 +314,11 @@ def test_pages(sales: Database, catch_up: CatchUp) -> None:
     with pytest.raises(InvalidToken, match="another scan"):
         sales.scan("by_shop", prefix="us", after=first.next)
     with pytest.raises(InvalidToken):
-        sales.scan("by_shop", after="c1.x")
+        sales.scan("by_shop", after="c2.x")
+    assert first.next is not None
+    other = write_token("c2", "0a1b", read_token("c2", database_id(sales.store), first.next, ""))
+    with pytest.raises(InvalidToken, match=r"scan is of another database \(0a1b\)"):
+        sales.scan("by_shop", after=other)
 
 
 def test_pages_of_one_epoch(sales: Database, catch_up: CatchUp) -> None:

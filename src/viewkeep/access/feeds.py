@@ -32,7 +32,7 @@ from viewkeep.errors import EpochGone, InvalidToken, UnknownName
 KEEP_SECONDS = 30.0  # how long a feed that nobody asks can still be resumed
 _TURN_SECONDS = 0.1  # after which a waiting feed looks whether it was closed, and asks for its pin
 _IDENTITIES = 1_000  # remembered
-_KIND, _WHAT = "f1", "feed"
+_KIND, _WHAT = "f2", "feed"
 _ROWS, _CHANGES = "r", "c"  # in tokens: what the key is a position in
 
 
@@ -255,14 +255,15 @@ class Feed:
         identity, bounds = self._selection.identity, self._selection.bounds
         parts = [position.epoch, identity.generation, identity.table]
         range_id = f"{crc32(bounds.start):08x}"
+        database = self._feeds.reader.identity
         if position.key is None:
-            return write_token(_KIND, (*parts, range_id))
+            return write_token(_KIND, database, (*parts, range_id))
         phase = _ROWS if position.loading else _CHANGES
-        return write_token(_KIND, (*parts, range_id, phase, write_bytes(position.key)))
+        return write_token(_KIND, database, (*parts, range_id, phase, write_bytes(position.key)))
 
     def _resumed(self, token: str, published: Published) -> Position:
         """The position of a token, if it is of this view and of these keys."""
-        parts = read_token(_KIND, token, _WHAT)
+        parts = read_token(_KIND, self._feeds.reader.identity, token, _WHAT)
         if len(parts) not in (4, 6):
             raise InvalidToken("the token of the feed is damaged; take it over whole")
         epoch, generation, table = (read_number(part, _WHAT) for part in parts[:3])

@@ -21,7 +21,7 @@ from viewkeep.stores.contract import Chunk
 
 CHUNK = 10_000  # rows asked of a node or shard at a time
 _PAIR_BYTES = 130  # that a key and a row take besides their bytes
-_KIND, _WHAT = "c1", "scan"
+_KIND, _WHAT = "c2", "scan"
 
 Fits = Callable[[bytes, bytes], bool]  # whether a key and its row belong to a slice
 
@@ -30,7 +30,8 @@ Fits = Callable[[bytes, bytes], bool]  # whether a key and its row belong to a s
 class Bounds:
     """A range of keys: start <= key < stop, backwards if `reverse`, at most `limit` rows.
 
-    With `only`, of the keys that match. `origin` identifies the read that a page belongs to.
+    With `only`, of the keys that match. `origin` identifies the read that a page belongs to, and
+    `database` is the id of its database.
     """
 
     prefix: tuple[object, ...]
@@ -40,6 +41,7 @@ class Bounds:
     reverse: bool = False
     only: KeyPattern | None = None
     origin: int = 0
+    database: str = ""
 
     def page(self) -> Bounds:
         """The bounds with room for one row more, which tells whether the page is the last."""
@@ -47,11 +49,11 @@ class Bounds:
 
     def token(self, last: bytes) -> str:
         """Where to go on after a page that ends with this key."""
-        return write_token(_KIND, (f"{self.origin:08x}", write_bytes(last)))
+        return write_token(_KIND, self.database, (f"{self.origin:08x}", write_bytes(last)))
 
     def after(self, token: str) -> Bounds:
         """The bounds of the page after the one that gave this token."""
-        parts = read_token(_KIND, token, _WHAT)
+        parts = read_token(_KIND, self.database, token, _WHAT)
         if len(parts) != 2:
             raise InvalidToken("the token of the scan is damaged; take it over whole")
         if parts[0] != f"{self.origin:08x}":
@@ -76,12 +78,13 @@ def bounds_of(
     limit: int | None = None,
     reverse: bool = False,
     after: str | None = None,
+    database: str = "",
 ) -> Bounds:
     """The bounds of a prefix or slice, a range, or a range of the columns after a prefix.
 
     A range (lo, hi) is half-open: it holds lo and not hi; None leaves that side open. Together with
     a slice it is about the columns after the slice's leading values. `after` is the token of the
-    page before.
+    page before, of the database with this id.
     """
     if limit is not None and limit < 0:
         raise InvalidRow(f"limit is {limit}; it must not be negative")
@@ -118,7 +121,7 @@ def bounds_of(
         if hi is not None:
             stop = encode(head + key_tuple(hi, rest, what))
     asked = repr((what, start, stop, only and only.wanted, reverse))
-    bounds = Bounds(head, start, stop, limit, reverse, only, crc32(asked.encode()))
+    bounds = Bounds(head, start, stop, limit, reverse, only, crc32(asked.encode()), database)
     return bounds if after is None else bounds.after(after)
 
 

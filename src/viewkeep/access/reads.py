@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -22,6 +23,7 @@ from viewkeep.access.results import Result
 from viewkeep.access.watch import Watch
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.epochs import Epochs, Pin, Published
+from viewkeep.engine.identity import database_id
 from viewkeep.engine.programs import EMPTY, Failure, PlanVersion, load_plan, newest_plan, plan_key
 from viewkeep.errors import (
     EpochGone,
@@ -83,6 +85,11 @@ class Reader:
         # Readers by the newest plan, the published plan and the name; they grow by DDL only.
         self._views: dict[tuple[int, int, str], ViewReader] = {}
         self._tables: dict[tuple[int, str], TableReader] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """The id of the database, which its tokens carry."""
+        return database_id(self.store)
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -318,6 +325,7 @@ class Reader:
     def scan_at(self, name: str, point: ReadPoint, **selection: Any) -> Result:
         """Rows of a prefix, range or slice at a point."""
         reader = self.open(name, point)
+        selection["database"] = self.identity
         bounds: Bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
         pairs = _pairs(reader, self.store, bounds.page(), point)
         token = None

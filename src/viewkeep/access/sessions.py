@@ -29,7 +29,7 @@ from viewkeep.errors import InvalidToken, Locked, NotReady, Timeout
 from viewkeep.stores.contract import TableWrite
 
 WAIT_SECONDS = 30.0
-_KIND, _WHAT = "s1", "session"
+_KIND, _WHAT = "s2", "session"
 _QUERY = "what the query reads"
 
 Log = Callable[[Sequence[TableWrite]], dict[int, int]]
@@ -71,7 +71,7 @@ class Session:
         """What this session has written and read so far, for `Database.session(token=...)`."""
         with self._lock:
             ends = [self._ahead.get(node, 0) for node in range(self._reader.store.nodes)]
-            return write_token(_KIND, (self._epoch, self._plan, *ends))
+            return write_token(_KIND, self._reader.identity, (self._epoch, self._plan, *ends))
 
     @property
     def epoch(self) -> int:
@@ -93,7 +93,8 @@ class Session:
         return self._late(what, waited, found) if self._missing(found) else None
 
     def _continue(self, token: str) -> None:
-        parts = [read_number(part, _WHAT) for part in read_token(_KIND, token, _WHAT)]
+        texts = read_token(_KIND, self._reader.identity, token, _WHAT)
+        parts = [read_number(part, _WHAT) for part in texts]
         nodes = self._reader.store.nodes
         if len(parts) != 2 + nodes:
             raise InvalidToken(

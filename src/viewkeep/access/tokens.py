@@ -1,9 +1,10 @@
 """Tokens: short printable strings by which a session, a feed or a scan goes on elsewhere.
 
-Law: a token that was cut, changed or made for something else is refused with InvalidToken, never
-half understood. A token is a claim about positions, not a permission.
+Law: a token that was cut, changed, made for something else or by another database is refused with
+InvalidToken, never half understood. A token is a claim about positions, not a permission.
 
-    token = kind part.part... check      parts of digits and letters, between dots
+    token = kind.database.part.part...check   parts of digits and letters, between dots; the
+                                              database by its id
     check = crc32 of what stands before it, 8 hexadecimal digits
 """
 
@@ -21,14 +22,14 @@ LONGEST = 4096
 _SHAPE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)*\.[0-9a-f]{8}", re.ASCII)
 
 
-def write_token(kind: str, parts: Sequence[int | str]) -> str:
+def write_token(kind: str, database: str, parts: Sequence[int | str]) -> str:
     """The token of some parts; `kind` names what it is for and the version of its form."""
-    text = ".".join([kind, *map(str, parts)])
+    text = ".".join([kind, database, *map(str, parts)])
     return f"{text}.{crc32(text.encode()):08x}"
 
 
-def read_token(kind: str, token: object, what: str) -> list[str]:
-    """The parts of a token of this kind."""
+def read_token(kind: str, database: str, token: object, what: str) -> list[str]:
+    """The parts of a token of this kind and database."""
     if not isinstance(token, str) or len(token) > LONGEST or not _SHAPE.fullmatch(token):
         raise InvalidToken(f"this is no token of a {what}: {str(token)[:60]!r}")
     text, _, check = token.rpartition(".")
@@ -37,7 +38,12 @@ def read_token(kind: str, token: object, what: str) -> list[str]:
         raise InvalidToken(f"this token is not one of a {what} (it starts with {found!r})")
     if f"{crc32(text.encode()):08x}" != check:
         raise InvalidToken(f"the token of the {what} is damaged; take it over whole")
-    return parts
+    if not parts or parts[0] != database:
+        raise InvalidToken(
+            f"the token of the {what} is of another database ({parts[0] if parts else 'none'}); "
+            f"this one is {database}"
+        )
+    return parts[1:]
 
 
 def read_number(text: str, what: str) -> int:

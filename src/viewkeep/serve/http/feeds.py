@@ -45,12 +45,12 @@ LastEventId = Annotated[
 
 _STREAM = """
 event: rows
-data: {"kind":"rows","epoch":12,"token":"f1.12.0.3.00000000.8c2f7a10","rows":[{"story":7,"votes":12}],"more":false}
-id: f1.12.0.3.00000000.8c2f7a10
+data: {"kind":"rows","epoch":12,"token":"f2.5d0c5bd7a9f1.12.0.3.00000000.8c2f7a10","rows":[{"story":7,"votes":12}],"more":false}
+id: f2.5d0c5bd7a9f1.12.0.3.00000000.8c2f7a10
 
 event: changes
-data: {"kind":"changes","epoch":13,"token":"f1.13.0.3.00000000.1f0b3a55","changes":[{"key":[7],"old":{"story":7,"votes":12},"new":{"story":7,"votes":13}}],"more":false}
-id: f1.13.0.3.00000000.1f0b3a55
+data: {"kind":"changes","epoch":13,"token":"f2.5d0c5bd7a9f1.13.0.3.00000000.1f0b3a55","changes":[{"key":[7],"old":{"story":7,"votes":12},"new":{"story":7,"votes":13}}],"more":false}
+id: f2.5d0c5bd7a9f1.13.0.3.00000000.1f0b3a55
 """  # noqa: E501 - an event is one line
 
 
