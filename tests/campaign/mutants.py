@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = 1000
+ROUNDS = 500
 PROCESS_ROUNDS = 40
 
 
