@@ -71,14 +71,33 @@ MUTANTS = (
     Mutant(
         "feed-resumes-an-epoch-early",
         "access/feeds.py",
-        'it belongs to another database"\n            )\n        return epoch',
-        'it belongs to another database"\n            )\n        return epoch - 1',
+        "        return position\n",
+        "        return replace(position, epoch=position.epoch - 1)\n",
     ),
     Mutant(
-        "feed-resumes-an-epoch-late",
+        "feed-resumes-at-the-next-epoch",
         "access/feeds.py",
-        'it belongs to another database"\n            )\n        return epoch',
-        'it belongs to another database"\n            )\n        return published.epoch',
+        "        return position\n",
+        "        return Position(position.epoch)\n",
+    ),
+    Mutant(
+        "abandoned-epochs-stay",
+        "engine/epochs.py",
+        "if record.abandoned > record.published.epoch:",
+        "if False:",
+    ),
+    Mutant(
+        "dropped-plans-free-their-numbers",
+        "engine/programs.py",
+        "if age > NUMBERS_KEPT:",
+        "if age > 0:",
+    ),
+    Mutant(
+        "child-frees-its-parents-slots",
+        "stores/lmdb/forks.py",
+        "        ctypes.pythonapi.Py_IncRef(ctypes.py_object(parents))\n",
+        "        del parents\n",
+        processes=True,
     ),
     Mutant(
         "no-sync",
