@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import httpx
 
 import viewkeep
 from viewkeep.demo import run_demo
@@ -50,3 +54,43 @@ def test_run_until_told(tmp_path: Path) -> None:
         assert process.returncode == 0
         assert "0 operations behind" in output
         assert db.status().driver is None
+
+
+def test_serve_outlives_its_spark(tmp_path: Path) -> None:
+    """A server with a pipeline whose JVM is killed: reads go on, and a new pipeline starts."""
+    url = str(tmp_path / "a.vk")
+    with viewkeep.open(url, durability="relaxed") as db:
+        db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE VIEW total AS SELECT COUNT(*) n FROM t")
+        command = [sys.executable, "-c", "from viewkeep.cli import main; main()", "serve", url]
+        options = ["--run", "--master", "local[1]", "--port", "0", "--no-mysql", "--json"]
+        with subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                address = json.loads(process.stdout.readline())["http"]
+                db.put("t", {"k": 1})
+                db.wait(timeout=120)
+                for child in java_children(process.pid):
+                    os.kill(child, signal.SIGKILL)
+                db.put("t", {"k": 2})
+                assert httpx.get(f"{address}/v1/total/row").json() == {"row": {"n": 1}}
+                db.wait(timeout=120)
+                assert httpx.get(f"{address}/v1/total/row").json() == {"row": {"n": 2}}
+                assert process.poll() is None
+                process.send_signal(signal.SIGTERM)
+                process.wait(timeout=60)
+            finally:
+                process.kill()
+        assert process.returncode == 0
+
+
+def java_children(parent: int) -> list[int]:
+    """The JVMs that a process has started."""
+    found = []
+    for child in Path(f"/proc/{parent}/task").glob("*/children"):
+        for pid in child.read_text().split():
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                found.append(int(pid))
+    assert found, "no JVM runs"
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,19 +124,22 @@ def serve(
         idle_seconds=idle_seconds,
         stalled_seconds=stalled_seconds,
     )
+    from viewkeep.cli.keeping import keep_running
     from viewkeep.serve.logs import write_logs
     from viewkeep.serve.server import Server
 
     if log_format != "none":
         write_logs(sys.stderr, "json" if log_format == "json" else "text")
-    with viewkeep.open(url, create=run) as db, until_told() as told:
-        pipeline = db.pipeline(master) if run else None
-        with Server(db, settings) as server:
-            _print_addresses(server.addresses, as_json)
-            with pipeline or nullcontext():
-                while not told.wait(LOOK_SECONDS):
-                    if pipeline is not None:
-                        pipeline.check()
+    with (
+        viewkeep.open(url, create=run) as db,
+        until_told() as told,
+        Server(db, settings) as server,
+    ):
+        _print_addresses(server.addresses, as_json)
+        if run:
+            keep_running(partial(db.pipeline, master), db.store, told)
+        while not told.wait(LOOK_SECONDS):
+            pass
 
 
 def _password(file: Path | None) -> str | None:

@@ -70,6 +70,8 @@ def running(
 
     It runs jobs at once. SQL, which takes more than a second to start, starts with its first use.
     """
+    if spark is None:
+        _forget_ended()
     base = spark or SparkSession.getActiveSession() or _adopt()
     if base is None:
         return _start(master, settings)
@@ -85,6 +87,19 @@ def _adopt() -> SparkSession | None:
     """A session over a context that runs already but is not active in this thread."""
     context = SparkContext._active_spark_context
     return SparkSession(context) if context is not None else None
+
+
+def _forget_ended() -> None:
+    """Forget a context whose JVM has ended, so that a new one can be started in this process."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return
+    try:
+        context._jsc.sc().isStopped()
+    except Exception:  # whatever it is: nobody answers
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _start(master: str | None, settings: dict[str, str] | None) -> SparkSession:
