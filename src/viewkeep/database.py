@@ -384,7 +384,7 @@ class Database:
 
         Returns the names of the views that the pipeline will load.
         """
-        return self.catalog.repair_views(views)
+        return self.catalog.repair_views([view.lower() for view in views])
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ class Database:
 
     def schema(self, name: str) -> Schema:
         """The columns and key of a table or view."""
-        current = self.catalog.current()
+        current, name = self.catalog.current(), name.lower()
         found = current.tables.get(name) or current.views.get(name)
         if found is None:
             raise self._reader.unknown(name)

@@ -163,6 +163,10 @@ class Schema:
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
+    def spelt(self, name: str) -> str:
+        """A name as columns have theirs: its case does not matter."""
+        return name if name in self.names else str(name).lower()
+
     def index(self, name: str) -> int:
         return self.names.index(name)
 

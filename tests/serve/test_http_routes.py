@@ -43,6 +43,15 @@ def test_row_by_key(client: httpx.Client) -> None:
     assert client.get("/v1/votes/row?key=4").json() == {"row": {"id": 4, "story": 1}}
 
 
+def test_the_case_of_names_does_not_matter(client: httpx.Client) -> None:
+    assert client.get("/v1/Scores/row?key=1").json() == {"row": {"story": 1, "votes": 3}}
+    assert client.get("/v1/Scores/schema").json()["name"] == "scores"
+    found = client.get("/v1/YEARLY/rows?slice=Year=2024").json()["rows"]
+    assert found == client.get("/v1/yearly/rows?slice=year=2024").json()["rows"] != []
+    assert client.post("/v1/Votes/rows", json={"rows": [{"ID": 40, "Story": 1}]}).status_code == 200
+    assert client.get("/v1/votes/row?key=40").json() == {"row": {"id": 40, "story": 1}}
+
+
 def test_keys_that_are_none(client: httpx.Client) -> None:
     said = error(client.get("/v1/scores/row?key=x"), 400, "InvalidRow")
     assert said == "scores: column story (INT): 'x' is no integer"

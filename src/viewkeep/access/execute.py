@@ -310,6 +310,8 @@ class Executor:
             parts = [explain(current.program, kept)] if kept else []
             parts += [f"view {name} has failed" for name in current.failed]
             return "\n\n".join(parts) or "there are no views"
+        if len(what.split()) == 1:
+            what = what.lower()
         if what in current.program.placements:
             return explain(current.program, [what])
         if what in current.views:  # set aside

@@ -104,7 +104,7 @@ class Feed:
     def __init__(
         self, feeds: Feeds, view: str, prefix: Key | None, token: str | None, progress: bool
     ):
-        self._feeds, self.view, self._progress = feeds, view, progress
+        self._feeds, self.view, self._progress = feeds, view.lower(), progress
         self._id = feeds.keeper.new_id()
         self._closed = threading.Event()
         self._waiting: deque[tuple[Event, Position]] = deque()

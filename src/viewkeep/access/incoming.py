@@ -49,6 +49,10 @@ def conform(
     those of a CSV file are.
     """
     check_columns(schema, frame.columns, table)
+    own = [schema.spelt(name) for name in frame.columns]
+    if len(set(own)) < len(own):
+        raise InvalidRow(f"{table}: a column is there twice: {', '.join(frame.columns)}")
+    frame = frame.rename(dict(zip(frame.columns, own, strict=True)))
     for name in schema.key:
         if name not in frame.columns:
             raise InvalidRow(f"{table}: key column {name} is missing")
@@ -61,8 +65,8 @@ def conform(
 
 
 def check_columns(schema: Schema, names: Sequence[str], table: str) -> None:
-    """Refuse columns that the schema does not have."""
-    if unknown := [name for name in names if name not in schema]:
+    """Refuse columns that the schema does not have, whatever the case of their names."""
+    if unknown := [name for name in names if schema.spelt(name) not in schema]:
         raise InvalidRow(
             f"{table} has no column {unknown[0]}; its columns are {', '.join(schema.names)}"
         )

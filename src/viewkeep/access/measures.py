@@ -50,7 +50,7 @@ def _measure(text: str, schema: Schema, shown: Sequence[str], what: str) -> Meas
         raise InvalidRow(
             f"{text!r} is no measure; there are count(*), count(c), sum(c), min(c) and max(c)"
         )
-    function, column = found[1].lower(), found[2]
+    function, column = found[1].lower(), schema.spelt(found[2])
     if column == "*":
         if function != "count":
             raise InvalidRow(f"{text!r} needs a column; only count takes *")

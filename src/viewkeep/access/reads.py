@@ -112,6 +112,9 @@ class Reader:
         current = self.current(point.plan)
         known = self._views.get((current.version, point.plan, name))
         if known is None:
+            name = name.lower()
+            known = self._views.get((current.version, point.plan, name))
+        if known is None:
             if name not in current.views:
                 return self._table_of(self._plan_of_table(current, name, point), name)
             known = self._open_view(current.views[name], point)
@@ -122,7 +125,7 @@ class Reader:
 
     def table(self, name: str) -> TableReader:
         """The reader of a base table, to be written too."""
-        current = self.current()
+        current, name = self.current(), name.lower()
         if name in current.views:
             hint = "Write to the tables that it reads; the pipeline brings the change here"
             raise UnknownName(f"{name} is a view, and views are not written", hint=hint)
@@ -146,7 +149,7 @@ class Reader:
 
     def is_view(self, name: str) -> bool:
         """Whether there is a view of this name."""
-        return name in self.current().views
+        return name.lower() in self.current().views
 
     def _open_view(self, view: View, point: ReadPoint) -> ViewReader:
         placement = load_plan(self.store, point.plan).program.placements.get(view.name)
@@ -326,7 +329,7 @@ class Reader:
         """Rows of a prefix, range or slice at a point."""
         reader = self.open(name, point)
         selection["database"] = self.identity
-        bounds: Bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
+        bounds: Bounds = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
         pairs = _pairs(reader, self.store, bounds.page(), point)
         token = None
         if bounds.limit is not None and len(pairs) > bounds.limit:
@@ -346,8 +349,8 @@ class Reader:
     ) -> dict[str, Any]:
         """Measures of the rows of a prefix, range or slice at a point."""
         reader = self.open(name, point)
-        bounds = bounds_of(reader.key_codec, reader.key, name, **selection)
-        measured = Measured(measures_of(wanted, reader.schema, reader.names, name))
+        bounds = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
+        measured = Measured(measures_of(wanted, reader.schema, reader.names, reader.name))
         for pairs in self.chunks_at(reader, bounds, point):
             rows = [row for _, row in pairs]
             columns = measured.columns

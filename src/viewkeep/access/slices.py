@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from viewkeep.access.writes import Key
+from viewkeep.access.writes import Key, named_key
 from viewkeep.errors import InvalidRow
 
 
@@ -36,8 +36,7 @@ def split_slice(
     or a dict of the columns that matter.
     """
     if isinstance(given, Mapping):
-        if unknown := [name for name in given if name not in names]:
-            raise InvalidRow(f"{unknown[0]} is not in the key of {what} ({', '.join(names)})")
+        given = named_key(given, names, what)
         values = tuple(given.get(name, ANY) for name in names)
     else:
         values = tuple(given) if isinstance(given, tuple | list) else (given,)

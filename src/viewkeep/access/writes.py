@@ -139,7 +139,7 @@ class BaseTable:
 
     def clears(self, key: object, columns: Iterable[str]) -> TableWrite:
         """Some columns of one row set to NULL; a row that is not there stays absent."""
-        names = tuple(columns)
+        names = tuple(map(self.schema.spelt, columns))
         check_columns(self.schema, names, self.name)
         positions = tuple(self.schema.index(name) for name in names)
         for position in positions:
@@ -205,6 +205,8 @@ class BaseTable:
         self, rows: Sequence[Mapping[str, object]], first_row: int | None = None
     ) -> TableWrite:
         """One operation for rows that have the same columns."""
+        if any(name not in self.names for name in rows[0]):
+            rows = [self._own(row) for row in rows]
         given = rows[0]
         if len(given) == self._width:
             keys, encoded = self._encode_dicts(rows, range(self._width), first_row)
@@ -227,9 +229,9 @@ class BaseTable:
         keys: list[bytes] = []
         encoded: list[bytes] = []
         for row in rows:
-            values = [row.get(name) for name in names]
             if len(row) != self._width or not all(name in row for name in names):
-                check_columns(self.schema, tuple(row), self.name)
+                row = self._own(row)
+            values = [row.get(name) for name in names]
             try:
                 for index in required:
                     if values[index] is None:
@@ -240,6 +242,16 @@ class BaseTable:
                 number = None if first_row is None else first_row + len(encoded)
                 raise self._blame(error, number) from error
         return keys, encoded
+
+    def _own(self, row: Mapping[str, object]) -> Mapping[str, object]:
+        """A row under the columns' own names; the case of a name does not matter."""
+        if all(name in self.names for name in row):
+            return row
+        own = {self.schema.spelt(name): value for name, value in row.items()}
+        if len(own) < len(row):
+            raise InvalidRow(f"{self.name}: a row has a column twice: {', '.join(map(str, row))}")
+        check_columns(self.schema, tuple(row), self.name)
+        return own
 
     def _blame(self, error: InvalidRow, row: int | None) -> InvalidRow:
         where = self.name if row is None else f"{self.name}, row {row}"
@@ -260,13 +272,24 @@ def key_tuple(key: object, names: Sequence[str], what: str) -> tuple[object, ...
     if isinstance(key, list):
         return tuple(key)
     if isinstance(key, Mapping):
-        if unknown := [name for name in key if name not in names]:
-            raise InvalidRow(f"{unknown[0]} is not in the key of {what} ({', '.join(names)})")
+        key = named_key(key, names, what)
         given = [name for name in names if name in key]
         if given != list(names[: len(given)]):
             raise InvalidRow(f"the key of {what} starts with {names[0]}, which is not given")
         return tuple(key[name] for name in given)
     return (key,)
+
+
+def named_key(key: Mapping[Any, object], names: Sequence[str], what: str) -> Mapping[Any, object]:
+    """A key given by column, under the columns' own names; the case of a name does not matter."""
+    if all(name in names for name in key):
+        return key
+    own = {str(name).lower(): value for name, value in key.items()}
+    if unknown := [name for name in key if str(name).lower() not in names]:
+        raise InvalidRow(f"{unknown[0]} is not in the key of {what} ({', '.join(names)})")
+    if len(own) < len(key):
+        raise InvalidRow(f"a column of the key of {what} is given twice")
+    return own
 
 
 def key_columns(

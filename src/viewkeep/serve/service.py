@@ -61,7 +61,7 @@ class Service:
 
     def relation(self, name: str) -> Source | View:
         """The table or view of this name; UnknownName suggests near ones."""
-        current = self.db.catalog.current()
+        current, name = self.db.catalog.current(), name.lower()
         found = current.tables.get(name) or current.views.get(name)
         if found is None:
             self.db.schema(name)  # raises, unless it was created just now

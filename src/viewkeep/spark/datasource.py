@@ -104,13 +104,13 @@ class ViewkeepSource(DataSource):
         return TableReader(self._rows(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        table = self._option("table")
+        table = self._option("table").lower()
         if overwrite:
             raise CatalogError(f"{table}: rows are put into the table; use mode('append')")
         return TableWriter(borrow_store(self._option("url")).url, table)
 
     def _rows(self) -> Rows:
-        url, name = self._option("url"), self._option("table")
+        url, name = self._option("url"), self._option("table").lower()
         store = borrow_store(url)
         if self._point is None:
             # Set when Spark asks for the schema, and pickled with this source from then on.
@@ -221,7 +221,7 @@ def _chosen(rows: Rows, columns: Any) -> list[Column]:
     if columns is None:
         return list(rows.columns)
     known = {column.name: column for column in rows.columns}
-    names = [name.strip() for name in str(columns).split(",")]
+    names = [name.strip().lower() for name in str(columns).split(",")]
     if lost := [name for name in names if name not in known]:
         raise UnknownName(f"no column {lost[0]}; there are {', '.join(known)}")
     return [known[name] for name in names]

@@ -86,7 +86,7 @@ def verify(
     own = session(spark=spark)
     store = borrow_store(url)
     epochs = Epochs(store)
-    wanted = list(views or ())
+    wanted = [view.lower() for view in views or ()]
     with _pinned(epochs) as pin:
         plan = load_plan(store, pin.plan)
         if not wanted:

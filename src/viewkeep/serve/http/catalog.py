@@ -79,7 +79,7 @@ def routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/{name}/schema", tags=["catalog"], response_model=Shape, responses=documented(404))
     async def schema(name: Name) -> Json:
         """The columns and the key of a table or view."""
-        return Json(_shape(name, service.relation(name)))
+        return Json(_shape(name.lower(), service.relation(name)))
 
     def _shapes(kind: str) -> list[dict[str, Any]]:
         current = db.catalog.current()

@@ -18,6 +18,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from viewkeep.access.incoming import TOO_FINE
+from viewkeep.access.writes import named_key
 from viewkeep.errors import InvalidRow
 from viewkeep.types import DataType, Schema
 
@@ -47,10 +48,11 @@ def row_of(given: Mapping[str, Any], schema: Schema, where: str) -> dict[str, An
 
     They are refused by whoever takes the row, with the table's name.
     """
-    return {
-        name: _typed(value, schema, name, where) if name in schema else value
-        for name, value in given.items()
-    }
+    row = {}
+    for name, value in given.items():
+        own = schema.spelt(name)
+        row[name] = _typed(value, schema, own, where) if own in schema else value
+    return row
 
 
 def key_of(given: object, schema: Schema, where: str, skip: int = 0) -> tuple[Any, ...]:
@@ -60,8 +62,7 @@ def key_of(given: object, schema: Schema, where: str, skip: int = 0) -> tuple[An
     """
     names = schema.key[skip:]
     if isinstance(given, Mapping):
-        if unknown := [name for name in given if name not in names]:
-            raise InvalidRow(f"{where}: {unknown[0]} is not in the key ({', '.join(names)})")
+        given = named_key(given, names, where)
         first = names[: len(given)]
         if missing := [name for name in first if name not in given]:
             raise InvalidRow(f"{where}: the key starts with {missing[0]}, which is not given")
@@ -98,7 +99,8 @@ def slice_of_texts(texts: Sequence[str], schema: Schema, where: str) -> dict[str
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidRow(f"{where}: a slice is column=value, not {text[:60]!r}")
-        given[name] = _unquoted(value, schema[name].type) if name in schema else value
+        own = schema.spelt(name)
+        given[name] = _unquoted(value, schema[own].type) if own in schema else value
     return slice_of(given, schema, where)
 
 
