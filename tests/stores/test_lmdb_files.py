@@ -5,6 +5,7 @@ import json
 import os
 import threading
 
+import lmdb
 import pytest
 
 from viewkeep.errors import Corrupt, FormatVersion, StoreError, StoreFull
@@ -48,7 +49,7 @@ def test_defaults_and_reopening(path):
 def test_settings_are_kept(path):
     create_store(str(path), nodes=3, shards=6, durability="relaxed").close()
     assert settings_of(path) == {
-        "format": 3,
+        "format": 4,
         "nodes": 3,
         "shards": 6,
         "durability": "relaxed",
@@ -106,7 +107,7 @@ def test_opening_nothing(path):
         open_store(str(path))
 
 
-@pytest.mark.parametrize(("version", "word"), [(2, "older"), (4, "newer")])
+@pytest.mark.parametrize(("version", "word"), [(3, "older"), (5, "newer")])
 def test_other_format_versions(path, version, word):
     create_store(str(path)).close()
     change_settings(path, format=version)
@@ -120,8 +121,8 @@ DAMAGED = [
     "[]",
     "{}",
     '{"format": "1"}',
-    '{"format": 3, "nodes": 0}',
-    '{"format": 3, "x": 2}',
+    '{"format": 4, "nodes": 0}',
+    '{"format": 4, "x": 2}',
 ]
 
 
@@ -194,6 +195,31 @@ def test_stores_of_one_process_share_files_and_close_apart(path):
     third = open_store(str(path))
     assert names(third, [1]) == ["shared"]
     third.close()
+
+
+class Unsyncable:
+    """An LMDB environment whose disk fails."""
+
+    def __init__(self, env):
+        self.env = env
+
+    def sync(self, force):
+        raise lmdb.DiskError("mdb_env_sync: Input/output error")
+
+    def close(self):
+        self.env.close()
+
+
+def test_a_sync_that_fails_leaves_nothing_open(path):
+    store = create_store(str(path), durability="relaxed")
+    store.write([put([1, 2, 3], "kept")])
+    for environment in (store._database.nodes[0], store._database.shards[1]):
+        environment.env = Unsyncable(environment.env)
+    with pytest.raises(StoreError, match="error"):
+        store.close()
+    again = open_store(str(path))
+    assert names(again, [1, 2, 3]) == ["kept"] * 3
+    again.close()
 
 
 def test_threads(path):

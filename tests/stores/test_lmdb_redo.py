@@ -8,6 +8,7 @@ import pytest
 from viewkeep.errors import OutcomeUnknown, StoreFull
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import Kind, TableWrite
+from viewkeep.stores.lmdb import redo
 from viewkeep.stores.lmdb import write as writing
 
 from .conformance import ROWS, key, log_entries, row, scan_all
@@ -30,6 +31,18 @@ def path(tmp_path):
 def puts(numbers, name):
     rows = [row(number, name, number) for number in numbers]
     return TableWrite(TABLE, ROWS, Kind.PUT, [key(number) for number in numbers], rows)
+
+
+def test_a_finished_write_is_not_read_again(path, monkeypatch):
+    """Its record stays: other writers look at which operations it fills, and no further."""
+    store = open_store(path)
+    store.write([puts(EVERYWHERE, "x" * 1000)])
+    monkeypatch.setattr(redo, "_decode", None)
+    for number in EVERYWHERE:
+        store.write([puts([number], "y")])
+    store.write([puts(EVERYWHERE, "z")])
+    assert sum(store.head().offsets) == 3 * len(EVERYWHERE)
+    store.close()
 
 
 def content(store):

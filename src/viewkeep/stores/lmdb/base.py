@@ -16,9 +16,9 @@ import numpy as np
 
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.stores.contract import Chunk
-from viewkeep.stores.lmdb import log, segments
+from viewkeep.stores.lmdb import log, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
-from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
+from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
 
 _FOREVER = (1 << 63) - 1
 
@@ -29,7 +29,7 @@ def get(nodes: Sequence[Environment], table: int, keys: Sequence[bytes]) -> list
     if len(keys) == 1:
         node = nodes[crc32(keys[0]) % len(nodes)]
         with translated, node.begin() as txn:
-            return [txn.get(prefix + keys[0], db=node.dbs["rows"])]
+            return [sums.get(node, txn, "rows", prefix + keys[0])]
     wanted: dict[int, list[bytes]] = {}
     for key in keys:
         wanted.setdefault(crc32(key) % len(nodes), []).append(prefix + key)
@@ -37,7 +37,7 @@ def get(nodes: Sequence[Environment], table: int, keys: Sequence[bytes]) -> list
     for index, full in wanted.items():
         node = nodes[index]
         with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
-            found.update(cursor.getmulti(sorted(full)))
+            found.update(sums.present(node, cursor, sorted(full)))
     return [found.get(prefix + key) for key in keys]
 
 
@@ -54,17 +54,22 @@ def scan(
     """Up to `limit` rows of a range, now or as they were when the node's log ended at `at`."""
     low, high = key_range(table, start, stop)
     with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
-        rows = walk(cursor, low, high, reverse, only)
-        if at is not None:
-            earlier = _before_images(node, txn, table, at, low, high)
-            if only is not None:
-                earlier = {k: row for k, row in earlier.items() if only.matches(k[PREFIX:])}
-            if earlier:
-                rows = _overlay(rows, earlier, reverse)
-        taken = list(islice(rows, limit + 1))
-    more = len(taken) > limit
-    del taken[limit:]
-    return Chunk([key[PREFIX:] for key, _ in taken], [row for _, row in taken], more)
+        earlier = {} if at is None else _before_images(node, txn, table, at, low, high)
+        if only is not None:
+            earlier = {k: row for k, row in earlier.items() if only.matches(k[PREFIX:])}
+        keys, rows = list[bytes](), list[bytes]()
+        if earlier:
+            now = walk(node, cursor, low, high, reverse, only)
+            for key, row in islice(_overlay(now, earlier, reverse), limit + 1):
+                keys.append(key)
+                rows.append(row)
+        else:
+            for block, values in blocks(node, cursor, low, high, reverse, only):
+                keys += block
+                rows += values
+                if len(rows) > limit:
+                    break
+    return Chunk([key[PREFIX:] for key in keys[:limit]], rows[:limit], len(rows) > limit)
 
 
 def _before_images(
@@ -74,10 +79,10 @@ def _before_images(
     earlier: dict[bytes, bytes | None] = {}
     prefix = table.to_bytes(PREFIX, "big")
     while True:
-        first, values = log.gather(node, txn, at, _FOREVER)
+        keys, values = log.gather(node, txn, at, _FOREVER)
         if not values:
             return earlier
-        table_of, batch = segments.parse(first, values)
+        table_of, batch = log.parse(node, keys, values)
         chosen = np.flatnonzero((table_of == table) & (batch.offsets >= at))
         assert batch.before is not None
         for key, row in zip(
@@ -86,7 +91,7 @@ def _before_images(
             full = prefix + (key or b"")
             if low <= full < high:
                 earlier.setdefault(full, row)
-        at = first + len(batch.offsets)
+        at = int(batch.offsets[-1]) + 1
 
 
 def _overlay(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from viewkeep.stores.lmdb.environment import (
 )
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS
 
-FORMAT = 3
+FORMAT = 4
 SETTINGS = "viewkeep.json"
 DEFAULT_MAP = 1 << 40
 NODE_DBS = ("rows", "log", "info")
@@ -79,9 +80,10 @@ class Database:
     shards: tuple[Environment, ...]
 
     def close(self) -> None:
-        """Give back all environments."""
-        for environment in (self.meta, *self.nodes, *self.shards):
-            release(environment)
+        """Give back all environments, also those after one that cannot be synced."""
+        with ExitStack() as stack:
+            for environment in (self.meta, *self.nodes, *self.shards):
+                stack.callback(release, environment)
 
 
 def create_database(path: Path, settings: Settings) -> None:

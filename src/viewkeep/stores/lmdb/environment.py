@@ -20,6 +20,7 @@ import lmdb
 
 from viewkeep import claims
 from viewkeep.errors import Corrupt, StoreError, StoreFull
+from viewkeep.stores.lmdb.files import check_file
 from viewkeep.stores.lmdb.forks import Inherited
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS, WriteLock
 
@@ -33,13 +34,16 @@ _DAMAGED = (
     lmdb.PanicError,
     lmdb.InvalidError,
     lmdb.VersionMismatchError,
+    # What a sound file never gives, as it is used here:
+    lmdb.BadTxnError,
+    lmdb.CursorFullError,
+    lmdb.IncompatibleError,
+    lmdb.PageFullError,
 )
 _MAX_READERS = 2046
 _SMALLEST_MAP = 1 << 28
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PROBE_BYTES = 1 << 20
-# Pages freed in the transaction that made them are never written, so a sound file may lack a few.
-_UNWRITTEN_PAGES = 64
 
 
 class Translated:
@@ -109,6 +113,8 @@ class Environment:
     dbs: dict[str, Any]
     lock: WriteLock | Inherited
     uses: int = field(default=0)
+    # What `sums.remembered` has read, as of the transaction with this number.
+    memory: tuple[int, dict[tuple[str, bytes], bytes | None]] = field(default=(-1, {}))
 
     def begin(self, *, write: bool = False, buffers: bool = False) -> Transaction:
         """A transaction; reads are a snapshot, and writes need `lock` until they have ended.
@@ -218,7 +224,7 @@ def share(
             env = _open(path, len(names), map_size, sync=sync, create=False)
             lock = WriteLock(path, lock_seconds)
             try:
-                _check_length(path, env)
+                check_file(path, env)
                 with lock:  # py-lmdb opens them in a write transaction
                     dbs = {name: env.open_db(name.encode(), create=False) for name in names}
             except lmdb.NotFoundError as error:
@@ -244,10 +250,12 @@ def release(shared: Environment) -> None:
         for identity, candidate in list(_shared.items()):
             if candidate is shared:
                 del _shared[identity]
-        with translated:
-            shared.env.sync(True)
-        shared.env.close()
-        shared.lock.close()
+        try:
+            with translated:
+                shared.env.sync(True)
+        finally:
+            shared.env.close()
+            shared.lock.close()
 
 
 def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> lmdb.Environment:
@@ -272,11 +280,3 @@ def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> l
                 raise
             # In large steps, so that the first environment leaves room for the others.
             map_size //= 16
-
-
-def _check_length(path: Path, env: lmdb.Environment) -> None:
-    """Refuse a file that was cut: reading past its end would kill the process."""
-    needed = (env.info()["last_pgno"] + 1 - _UNWRITTEN_PAGES) * env.stat()["psize"]
-    size = (path / "data.mdb").stat().st_size
-    if size < needed:
-        raise Corrupt(f"{path / 'data.mdb'} is cut short: {size} bytes of at least {needed}")

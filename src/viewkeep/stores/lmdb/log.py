@@ -1,7 +1,8 @@
 """The log of one node: what is appended, where it begins and ends, and cuts found in it.
 
 Law: offsets count operations and never go back; moments never fall from one segment to the next;
-both hold across truncation, even of the whole log.
+both hold across truncation, even of the whole log. A segment that is damaged or missing raises
+Corrupt.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from zlib import crc32
 
-from viewkeep.errors import EpochGone
+import numpy as np
+from numpy.typing import NDArray
+
+from viewkeep.errors import Corrupt, EpochGone
 from viewkeep.stores.contract import LogBatch
-from viewkeep.stores.lmdb import segments
+from viewkeep.stores.lmdb import segments, sums
 from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
 
 BATCH_OPERATIONS = 65_536
@@ -33,14 +38,14 @@ class Position:
 
 def floor(node: Environment, txn: Transaction) -> Position:
     """Where the kept log begins: the end of what was truncated."""
-    record = txn.get(_FLOOR_KEY, db=node.dbs["info"])
+    record = sums.get(node, txn, "info", _FLOOR_KEY)
     return Position(*_FLOOR.unpack(record)) if record else Position(0, 0, 0)
 
 
 def end(node: Environment, txn: Transaction) -> Position:
     """Where the next segment goes."""
     with txn.cursor(db=node.dbs["log"]) as cursor:
-        return _after(cursor) if cursor.last() else floor(node, txn)
+        return _after(node, cursor) if cursor.last() else floor(node, txn)
 
 
 def append_value(node: Environment, txn: Transaction, at: int, count: int, value: bytes) -> int:
@@ -55,11 +60,11 @@ def read(
     """The operations of a range, one batch per table for each bounded stretch of the log."""
     while start < stop:
         with node.reading() as txn:
-            first, values = gather(node, txn, start, stop)
+            keys, values = gather(node, txn, start, stop)
         if not values:
-            return
-        table_of, batch = segments.parse(first, values)
-        reached = first + len(batch.offsets)
+            raise _missing(node, start)
+        table_of, batch = parse(node, keys, values)
+        reached = int(batch.offsets[-1]) + 1
         within = (batch.offsets >= start) & (batch.offsets < stop)
         for table in sorted(set(table_of.tolist())):
             if tables is not None and table not in tables:
@@ -70,33 +75,51 @@ def read(
         start = reached
 
 
-def gather(node: Environment, txn: Transaction, start: int, stop: int) -> tuple[int, list[bytes]]:
-    """The segments from the one that holds `start`, up to `stop` or the bound of a batch."""
+def parse(
+    node: Environment, keys: list[bytes], values: list[bytes]
+) -> tuple[NDArray[np.int64], LogBatch]:
+    """`segments.parse`, with the checksums checked and the file named if there is damage."""
+    sums.check(node, keys, values, "log")
+    try:
+        return segments.parse(keys, values)
+    except Corrupt as error:
+        raise Corrupt(f"{node.path / 'data.mdb'} is damaged: {error}") from error
+
+
+def gather(
+    node: Environment, txn: Transaction, start: int, stop: int
+) -> tuple[list[bytes], list[bytes]]:
+    """The segments from the one that holds `start`, up to `stop` or the bound of a batch.
+
+    Their keys and values; none if the log ends before `start`.
+    """
     begins = floor(node, txn).offset
     if start < begins:
         raise EpochGone(f"the log is kept from operation {begins}; {start} was asked for")
+    keys: list[bytes] = []
     values: list[bytes] = []
     with txn.cursor(db=node.dbs["log"]) as cursor:
-        if not _seek(cursor, start):
-            return start, values
+        if not _seek(node, cursor, start):
+            return keys, values
         first = _OFFSET.unpack(cursor.key())[0]
         limit = _OFFSET.pack(min(stop, first + BATCH_OPERATIONS))
         size = 0
         for key, value in cursor.iternext():
             if key >= limit or size > BATCH_BYTES:
                 break
+            keys.append(key)
             values.append(value)
             size += len(value)
-    return int(first), values
+    return keys, values
 
 
 def position_at(node: Environment, txn: Transaction, moment: int, low: int, high: int) -> int:
     """The offset between `low` and `high` before the first segment later than `moment`."""
     with txn.cursor(db=node.dbs["log"]) as cursor:
         while low < high:
-            if not _seek(cursor, (low + high) // 2):
+            if not _seek(node, cursor, (low + high) // 2):
                 return high
-            after = _after(cursor)
+            after = _after(node, cursor)
             if after.moment > moment:
                 high = int(_OFFSET.unpack(cursor.key())[0])
             else:
@@ -107,21 +130,21 @@ def position_at(node: Environment, txn: Transaction, moment: int, low: int, high
 def first_moment(node: Environment, txn: Transaction, offset: int) -> int | None:
     """The moment of the segment that holds `offset`; None at the end of the log."""
     with txn.cursor(db=node.dbs["log"]) as cursor:
-        return _after(cursor).moment if _seek(cursor, offset) else None
+        return _after(node, cursor).moment if _seek(node, cursor, offset) else None
 
 
 def bytes_before(node: Environment, txn: Transaction, offset: int) -> int:
     """Log bytes of all segments before this offset."""
     with txn.cursor(db=node.dbs["log"]) as cursor:
         found = cursor.prev() if cursor.set_range(_OFFSET.pack(offset)) else cursor.last()
-        return (_after(cursor) if found else floor(node, txn)).log_bytes
+        return (_after(node, cursor) if found else floor(node, txn)).log_bytes
 
 
 def truncate(node: Environment, before: int, budget: int) -> tuple[int, bool]:
     """Drop segments that lie wholly before an offset; how many were, and whether more remain."""
     with node.reading(buffers=True) as txn, txn.cursor(db=node.dbs["log"]) as cursor:
         # Look before taking the write lock, which costs the application's writers a turn.
-        if not cursor.first() or _after(cursor).offset > before:
+        if not cursor.first() or _after(node, cursor).offset > before:
             return 0, False
         if budget <= 0:
             return 0, True
@@ -131,7 +154,7 @@ def truncate(node: Environment, before: int, budget: int) -> tuple[int, bool]:
     with node.writing(buffers=True) as txn, txn.cursor(db=node.dbs["log"]) as cursor:
         found = cursor.first()
         while found:
-            after = _after(cursor)
+            after = _after(node, cursor)
             if after.offset > before:
                 break
             if dropped >= budget:
@@ -143,7 +166,7 @@ def truncate(node: Environment, before: int, budget: int) -> tuple[int, bool]:
             found = bool(cursor.key())
         if last is not None:
             record = _FLOOR.pack(last.offset, last.moment, last.log_bytes)
-            txn.put(_FLOOR_KEY, record, db=node.dbs["info"])
+            sums.put(node, txn, "info", _FLOOR_KEY, record)
     return dropped, more
 
 
@@ -153,16 +176,29 @@ def kept_operations(node: Environment) -> int:
         return end(node, txn).offset - floor(node, txn).offset
 
 
-def _seek(cursor: Cursor, offset: int) -> bool:
+def _seek(node: Environment, cursor: Cursor, offset: int) -> bool:
     """Move to the segment that holds `offset`; False if the log ends before it."""
     if cursor.set_range(_OFFSET.pack(offset)):
         if _OFFSET.unpack(cursor.key())[0] == offset:
             return True
-        return bool(cursor.prev())
-    return bool(cursor.last()) and _after(cursor).offset > offset
+        if not cursor.prev() or _after(node, cursor).offset <= offset:
+            raise _missing(node, offset)
+        return True
+    return bool(cursor.last()) and _after(node, cursor).offset > offset
 
 
-def _after(cursor: Cursor) -> Position:
+def _after(node: Environment, cursor: Cursor) -> Position:
     """The position after the segment under the cursor."""
-    _, _, count, moment, log_bytes = segments.HEADER.unpack_from(cursor.value())
-    return Position(int(_OFFSET.unpack(cursor.key())[0]) + count, moment, log_bytes)
+    key, value = cursor.item()
+    head = value[: segments.HEAD]
+    if crc32(head, crc32(key)) != sums.SOUND:
+        raise sums.damaged(node, bytes(key), "log")
+    _, _, count, moment, log_bytes = segments.HEADER.unpack_from(head)
+    return Position(int(_OFFSET.unpack(key)[0]) + count, moment, log_bytes)
+
+
+def _missing(node: Environment, offset: int) -> Corrupt:
+    return Corrupt(
+        f"{node.path / 'data.mdb'} is damaged: its log lacks operation {offset}. "
+        "Restore the database from a backup"
+    )

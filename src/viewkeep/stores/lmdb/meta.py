@@ -5,24 +5,25 @@ Law: each call is one transaction, and a change that was reported done survives 
 
 from __future__ import annotations
 
+from viewkeep.stores.lmdb import sums
 from viewkeep.stores.lmdb.environment import Environment, translated
+from viewkeep.stores.lmdb.ranges import walk
 
 
 def get(meta: Environment, key: str) -> bytes | None:
     """The value of a record, or None."""
     with translated, meta.begin() as txn:
-        value: bytes | None = txn.get(key.encode(), db=meta.dbs["records"])
-        return value
+        return sums.remembered(meta, txn, "records", key.encode())
 
 
 def cas(meta: Environment, key: str, old: bytes | None, new: bytes | None) -> bool:
     """Replace the record by `new` (None: remove it) if it still equals `old` (None: absent)."""
     name, records = key.encode(), meta.dbs["records"]
     with meta.writing() as txn:
-        if txn.get(name, db=records) != old:
+        if sums.get(meta, txn, "records", name) != old:
             return False
         if new is not None:
-            txn.put(name, new, db=records)
+            sums.put(meta, txn, "records", name, new)
         elif old is not None:
             txn.delete(name, db=records)
         return True
@@ -33,9 +34,8 @@ def scan(meta: Environment, prefix: str) -> list[tuple[str, bytes]]:
     low = prefix.encode()
     found: list[tuple[str, bytes]] = []
     with translated, meta.begin() as txn, txn.cursor(db=meta.dbs["records"]) as cursor:
-        if cursor.set_range(low) if low else cursor.first():
-            for key, value in cursor.iternext():
-                if not key.startswith(low):
-                    break
-                found.append((key.decode(), value))
+        for key, value in walk(meta, cursor, low or b"\0", sums.LAST, False, db="records"):
+            if not key.startswith(low):
+                break
+            found.append((key.decode(), value))
     return found

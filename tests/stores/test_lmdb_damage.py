@@ -1,0 +1,187 @@
+"""Damaged bytes are noticed: they give Corrupt or have no effect, never another value."""
+
+import json
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from viewkeep.errors import Corrupt
+from viewkeep.stores import create_store, open_store
+from viewkeep.stores.contract import StateWrite
+
+from .conformance import TABLE, key, log_entries, origin, put, row
+from .processes import run_python
+
+DAMAGING = str(Path(__file__).with_name("damaging.py"))
+NAMED = "the-name-of-row-500"  # found in the files by this
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A database with rows of which one is easily found in its files."""
+    path = tmp_path / "db"
+    with closing(create_store(str(path), nodes=1, shards=1, durability="relaxed")) as store:
+        store.write([put(range(0, 1000, 2))])
+        store.write([put([500], NAMED)])
+        rows = [b"%d in state" % number for number in range(0, 1000, 2)]
+        write = StateWrite(TABLE, [key(number) for number in range(0, 1000, 2)], rows)
+        store.state_apply(0, 1, 0, [write])
+        store.meta_cas("a", None, b"1")
+        store.meta_cas("b", None, b"the value of b")
+        store.meta_cas("c", None, b"3")
+    return path
+
+
+def damage(path, folder, old, new):
+    """Replace bytes wherever they are in a file."""
+    file = path / folder / "data.mdb"
+    content = file.read_bytes()
+    assert old in content
+    assert len(old) == len(new)
+    file.write_bytes(content.replace(old, new))
+
+
+def full(number):
+    """The key of a row as it is in the file."""
+    return TABLE.to_bytes(4, "big") + key(number)
+
+
+def test_a_damaged_base_row(path):
+    damage(path, "node-0", row(500, NAMED, 5000), row(500, NAMED, 5001))
+    with closing(open_store(str(path))) as store:
+        for read in (
+            lambda: store.get(TABLE, [key(500)]),
+            lambda: store.get(TABLE, [key(number) for number in range(1000)]),
+            lambda: store.scan(0, TABLE, limit=1000),
+            lambda: store.scan(0, TABLE, limit=1000, reverse=True),
+            lambda: store.write([put([500])]),
+            lambda: store.write([put([500, 502])]),
+        ):
+            with pytest.raises(Corrupt, match=r"node-0.*row of table 7 .*backup"):
+                read()
+        assert store.get(TABLE, [key(502)]) == [row(502, "x", 5020)]
+        store.write([put([502])])
+
+
+@pytest.mark.parametrize("other", [1, 499, 501, 999])
+def test_a_damaged_key_hides_no_base_row(path, other):
+    stored = row(500, NAMED, 5000)
+    damage(path, "node-0", full(500) + stored, full(other) + stored)
+    with closing(open_store(str(path))) as store:
+        for read in (
+            lambda: store.get(TABLE, [key(500)]),
+            lambda: store.get(TABLE, [key(number) for number in range(1000)]),
+            lambda: store.scan(0, TABLE, limit=1000),
+            lambda: store.scan(0, TABLE, start=key(500), limit=1),
+            lambda: store.scan(0, TABLE, start=key(400), stop=key(501), limit=1000),
+            lambda: store.scan(0, TABLE, stop=key(501), limit=1, reverse=True),
+            lambda: store.write([put([500])]),
+            lambda: store.write([put([500, 502])]),
+        ):
+            with pytest.raises(Corrupt, match="node-0"):
+                read()
+        assert store.get(TABLE, [key(300)]) == [row(300, "x", 3000)]
+
+
+def test_a_damaged_state_row(path):
+    damage(path, "shard-0", b"500 in state", b"600 in state")
+    with closing(open_store(str(path))) as store:
+        for read in (
+            lambda: store.state_get(0, TABLE, [key(500)], 1),
+            lambda: store.state_get(0, TABLE, [key(number) for number in range(1000)], 1),
+            lambda: store.state_scan(0, TABLE, limit=1000, at=1),
+            lambda: list(store.state_find(0, TABLE, [key(500)], 1)),
+            lambda: store.state_floor(0, TABLE, [key(501)], [(b"", 1)], 1),
+            lambda: store.state_changes(0, TABLE, 0, 1, limit=1000),
+            lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
+        ):
+            with pytest.raises(Corrupt, match=r"shard-0.*row of table 7 .*verify --repair"):
+                read()
+        assert store.state_get(0, TABLE, [key(502)], 1) == [b"502 in state"]
+
+
+@pytest.mark.parametrize("other", [1, 499, 501, 999])
+def test_a_damaged_key_hides_no_state_row(path, other):
+    stamp = (1).to_bytes(8, "little")
+    damage(path, "shard-0", full(500) + stamp, full(other) + stamp)
+    with closing(open_store(str(path))) as store:
+        for read in (
+            lambda: store.state_get(0, TABLE, [key(500)], 1),
+            lambda: store.state_get(0, TABLE, [key(number) for number in range(1000)], 1),
+            lambda: store.state_scan(0, TABLE, limit=1000, at=1),
+            lambda: list(store.state_find(0, TABLE, [key(500)], 1)),
+            lambda: store.state_floor(0, TABLE, [key(500)], [(b"", 1)], 1),
+            lambda: store.state_changes(0, TABLE, 0, 1, limit=1000),
+            lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
+        ):
+            with pytest.raises(Corrupt, match="shard-0"):
+                read()
+
+
+def test_a_damaged_log(path):
+    logged = key(500) + row(500, NAMED, 5000)
+    damage(path, "node-0", logged, key(500) + row(500, NAMED, 5001))
+    expected = pytest.raises(Corrupt, match=r"node-0.*log segment at operation 500")
+    with closing(open_store(str(path))) as store, expected:
+        log_entries(store, origin(store), store.head())
+
+
+def test_a_damaged_head_of_a_log_segment(path):
+    """Cuts read no more of a segment than its head."""
+    with closing(open_store(str(path))) as store:
+        head = store.head()
+    moment = head.moment.to_bytes(8, "little")
+    damage(path, "node-0", moment, (head.moment + 1).to_bytes(8, "little"))
+    with closing(open_store(str(path))) as store, pytest.raises(Corrupt, match="operation 500"):
+        store.head()
+
+
+def test_a_damaged_meta_record(path):
+    damage(path, "meta", b"the value of b", b"the value of B")
+    with closing(open_store(str(path))) as store:
+        for use in (
+            lambda: store.meta_get("b"),
+            lambda: store.meta_get("bb"),  # absent, beside the damaged one
+            lambda: store.meta_scan(""),
+            lambda: store.meta_scan("b"),
+            lambda: store.meta_cas("b", b"the value of b", b"new"),
+        ):
+            with pytest.raises(Corrupt, match="meta"):
+                use()
+        assert store.meta_get("a") == b"1"
+
+
+def test_a_damaged_redo_record(tmp_path, monkeypatch):
+    """A write that a crash has cut is not completed with other bytes."""
+    path = tmp_path / "db"
+    store = create_store(str(path), nodes=2, durability="relaxed")
+    with monkeypatch.context() as patched:
+        patched.setattr("viewkeep.stores.lmdb.write.commit", _commit_one())
+        with pytest.raises(KeyboardInterrupt):
+            store.write([put(range(100), NAMED)])
+    store.close()
+    damage(path, "node-0", b"row-500", b"row-501")
+    with pytest.raises(Corrupt, match="node-0"):
+        open_store(str(path))
+
+
+def _commit_one():
+    done = []
+
+    def commit(txn):
+        if done:
+            raise KeyboardInterrupt
+        done.append(1)
+        txn.commit()
+
+    return commit
+
+
+def test_random_damage(tmp_path):
+    *told, counts = run_python(DAMAGING, str(tmp_path / "db"), "1", "40").splitlines()
+    outcomes = json.loads(counts)
+    killed = {f"ended {-number}" for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)}
+    assert outcomes.keys() <= {"same", "refused"} | killed, told
+    assert outcomes["refused"] > 8
