@@ -315,6 +315,7 @@ class Database:
         every: float = 0.0,
         failures: int = 3,
         epoch_seconds: float = 1800.0,
+        operator_memory: int | None = None,
         spark: SparkSession | None = None,
         on_epoch: Callable[[Published], None] | None = None,
     ) -> Pipeline:
@@ -322,8 +323,9 @@ class Database:
 
         `max_operations` bounds one epoch, and so a worker's memory. `every` is the least time in
         seconds from one epoch to the next: fewer epochs take less processor time. After so many
-        `failures`, or if an epoch takes longer than `epoch_seconds`, views that fail are set aside.
-        `spark` is a session to use instead of a new one. `on_epoch` is called with each epoch
+        `failures`, or if an epoch takes longer than `epoch_seconds`, views that fail are set aside;
+        so is one whose operators need more than `operator_memory` bytes, by default most of what is
+        free. `spark` is a session to use instead of a new one. `on_epoch` is called with each epoch
         published.
         """
         from viewkeep.engine.recovery import Patience
@@ -335,7 +337,7 @@ class Database:
             spark=spark,
             max_operations=max_operations,
             every=every,
-            patience=Patience(failures, epoch_seconds),
+            patience=Patience(failures, epoch_seconds, operator_memory),
             on_epoch=on_epoch,
         )
 

@@ -51,6 +51,15 @@ def run(
         float,
         typer.Option(help="The longest time of an epoch; one that takes longer fails.", min=1.0),
     ] = 1800.0,
+    operator_memory: Annotated[
+        int | None,
+        typer.Option(
+            help="MiB that one operator may need when the pipeline looks for views that fail. "
+            "Default: most of what is free.",
+            min=256,
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run the pipeline that keeps the views, until Ctrl-C or SIGTERM.
@@ -66,6 +75,7 @@ def run(
             every=every,
             failures=failures,
             epoch_seconds=epoch_seconds,
+            operator_memory=None if operator_memory is None else operator_memory << 20,
             on_epoch=report,
         )
         if once:

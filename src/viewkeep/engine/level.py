@@ -82,7 +82,8 @@ def run_sources(
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
-        loads[source.number] = _source_loads(store, epoch, node, source, consumers)
+        with blame(producer_id(source)):
+            loads[source.number] = _source_loads(store, epoch, node, source, consumers)
         for chunk, loading in loads[source.number]:
             for _, feed in loading:
                 progress.note(feed.id, node, chunk)

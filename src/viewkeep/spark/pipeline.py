@@ -100,6 +100,7 @@ class Pipeline:
         self._suspects = False  # look for culprits before the open epoch is run
         self._once = False
         self._began = math.inf  # when the epoch that runs was begun
+        self._allowed = self._patience.seconds  # for it
         self._overdue = False
         self._work = Work()
         self._troubled = True  # there may be a record of earlier failures
@@ -302,6 +303,7 @@ class Pipeline:
             reports = self._run_on_spark(epoch)
             self._work.learn(epoch, reports)
             published = epochs.publish(lease.term, epoch, reports)
+            self._allowed = self._patience.seconds
         except Exception as error:
             return self._recover(lease, epoch, error)
         try:
@@ -336,7 +338,8 @@ class Pipeline:
             return False
         reason = str(failure)
         if self._overdue:
-            reason = f"an epoch took more than {self._patience.seconds:g} s"
+            reason = f"an epoch took more than {self._allowed:g} s"
+            self._allowed *= 2  # if no view is to blame, it needs the time
         try:
             pause = self._recovery.after(
                 self._store, lease.term, epoch, reason, hopeless=self._overdue
@@ -446,7 +449,7 @@ class Pipeline:
 
     def _stop_overdue(self) -> None:
         """Cancel the jobs of an epoch that takes too long. Spark ends workers that do not hear."""
-        if time.monotonic() - self._began > self._patience.seconds:
+        if time.monotonic() - self._began > self._allowed:
             self._overdue = True
             with contextlib.suppress(Exception):  # Spark may be stopping
                 self._spark.sparkContext.cancelJobsWithTag(self._tag)

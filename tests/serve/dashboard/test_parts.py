@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.failures import set_aside
 from viewkeep.engine.local import catch_up
 from viewkeep.serve.dashboard.graph import figures_of, graph_of
 from viewkeep.serve.dashboard.memory import of_driver, of_process, of_this_process
@@ -92,3 +93,17 @@ def test_many_views_are_told_in_bounds(db: Database) -> None:
     assert len(figures_of(db, {})) == count + 1
     part = graph_of(db, {}, view="v0550")
     assert [node["title"] for node in part["nodes"]] == ["t", "v0550"]
+
+
+def test_a_view_that_failed(db: Database) -> None:
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT); CREATE VIEW a AS SELECT id FROM t")
+    db.sql("CREATE VIEW b AS SELECT SUM(x) AS x FROM t")
+    catch_up(db.store)
+    (operator,) = db.catalog.current().program.placements["b"].operators
+    set_aside(db.store, 2, {operator: "a bad row"})
+    a, b = views_of(db)["views"]
+    assert (a["state"], a["problem"]) == ("ready", None)
+    assert (b["state"], b["rows"]) == ("failed", 0)
+    assert "a bad row" in b["problem"]
+    assert graph_of(db, {})["views"] == 1
+    assert graph_of(db, {}, "b")["nodes"] == []

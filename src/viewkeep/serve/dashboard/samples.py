@@ -52,6 +52,7 @@ class Sample:
     base_bytes: int
     state_bytes: int
     driver: str | None
+    trouble: str | None  # why the pipeline fails, if it does
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ class Samples:
             base_bytes=status.base_bytes,
             state_bytes=status.state_bytes,
             driver=status.driver,
+            trouble=status.trouble,
         )
         return sample, published
 

@@ -79,9 +79,11 @@ function told(sample) {
 // What somebody should know who wonders why nothing moves.
 function remind(sample) {
   const notice = byId("notice");
-  const needed = !sample.driver && (sample.lag > 0 || sample.loading > 0);
+  const idle = !sample.driver && (sample.lag > 0 || sample.loading > 0);
+  const needed = idle || sample.trouble !== null;
   notice.hidden = !needed;
-  const text = `No pipeline runs, so views do not follow what is written. Start one: viewkeep run ${url}`;
+  const text = sample.trouble !== null ? `Views do not follow what is written: ${sample.trouble}`
+    : `No pipeline runs, so views do not follow what is written. Start one: viewkeep run ${url}`;
   if (needed && notice.textContent !== text) {
     notice.dataset.kind = "driver";
     notice.textContent = text;
