@@ -85,8 +85,14 @@ class Catalog:
         def change(plan: PlanVersion) -> PlanVersion | None:
             views, generation_of = dict(plan.views), dict(plan.generations)
             failed, repairs = dict(plan.failed), dict(plan.repairs)
+            unreadable = dict(plan.unreadable)
             made = replace(
-                plan, views=views, generations=generation_of, failed=failed, repairs=repairs
+                plan,
+                views=views,
+                generations=generation_of,
+                failed=failed,
+                repairs=repairs,
+                unreadable=unreadable,
             )
             added: dict[str, View] = {}
             replaced = False
@@ -99,6 +105,9 @@ class Catalog:
                     del views[view.name]
                     failed.pop(view.name, None)
                     repairs.pop(view.name, None)
+                    replaced = True
+                if view.name in unreadable and statement.or_replace:
+                    del unreadable[view.name]
                     replaced = True
                 _refuse_taken(made, view.name)
                 _refuse_changed(made, view, basis or plan, added)
@@ -114,7 +123,7 @@ class Catalog:
         """Remove a view that no other view is written over; its state goes as epochs go by."""
 
         def change(plan: PlanVersion) -> PlanVersion | None:
-            if name not in plan.views:
+            if name not in plan.views and name not in plan.unreadable:
                 _missing(name, "view", plan.views, if_exists)
                 return None
             _refuse_read(plan, name)
@@ -191,6 +200,7 @@ def _drop(plan: PlanVersion, name: str) -> PlanVersion:
         generations=_without(plan.generations, name),
         failed=_without(plan.failed, name),
         repairs=_without(plan.repairs, name),
+        unreadable=_without(plan.unreadable, name),
     )
 
 
@@ -226,7 +236,8 @@ def _those(users: list[str]) -> str:
 
 
 def _refuse_taken(plan: PlanVersion, name: str) -> None:
-    kind = "table" if name in plan.tables else "view" if name in plan.views else None
+    views = name in plan.views or name in plan.unreadable
+    kind = "table" if name in plan.tables else "view" if views else None
     if kind is not None:
         raise CatalogError(f"{kind} {name} exists already; drop it first, or choose another name")
 

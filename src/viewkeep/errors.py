@@ -6,7 +6,7 @@ ViewkeepError
 │   ├── UnknownName            a table, view, column or function does not exist
 │   ├── TypeMismatch           an expression or a value has the wrong type
 │   ├── Unsupported            valid SQL that cannot be kept incrementally (yet)
-│   └── QueryTooLarge          a query needs more memory, or gives more, than it may
+│   └── QueryTooLarge          a query is larger, needs more memory, or gives more, than it may
 ├── CatalogError           the object exists already, is in use, or is not there
 ├── InvalidRow             a row is refused: NULL key, wrong type, too large
 ├── Conflict               a row was not as the writer expected it

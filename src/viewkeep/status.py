@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from viewkeep.access.reads import loading_of, view_failed
+from viewkeep.access.reads import loading_of, view_failed, view_unreadable
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.failures import trouble_of
@@ -102,7 +102,10 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         lag=lag,
         lag_seconds=_age(published, head) if lag else 0.0,
         operations_per_second=_rate(published),
-        views=tuple(_view(name, epochs, current, url) for name in sorted(current.views)),
+        views=tuple(
+            _view(name, epochs, current, url)
+            for name in sorted({**current.views, **current.unreadable})
+        ),
         tables=tuple(sorted(current.tables)),
         operators=_operators(current.program, sizes),
         base_bytes=sizes.base_bytes,
@@ -133,6 +136,8 @@ def _operators(program: Program, sizes: Sizes) -> tuple[OperatorStatus, ...]:
 def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str) -> ViewStatus:
     if (failure := plan.failed.get(name)) is not None:
         return ViewStatus(name, "failed", problem=str(view_failed(name, failure, url)))
+    if (reason := plan.unreadable.get(name)) is not None:
+        return ViewStatus(name, "failed", problem=str(view_unreadable(name, reason)))
     progress = loading_of(epochs, name)
     if progress is None:
         return ViewStatus(name, "waiting")

@@ -36,5 +36,5 @@ def poison_md5(monkeypatch: pytest.MonkeyPatch, act: Callable[[], str]) -> None:
 
 def forget_compiled() -> None:
     """Expressions that were compiled hold the kernels of that time."""
-    for cached in (evaluate._prepared, evaluate._compiled, evaluate._copies, evaluate._staged):
+    for cached in (evaluate._prepared, evaluate._copies, evaluate._staged):
         cached.cache_clear()

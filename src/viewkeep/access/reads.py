@@ -66,6 +66,14 @@ def view_failed(name: str, failure: Failure, url: str) -> ViewFailed:
     )
 
 
+def view_unreadable(name: str, reason: str) -> ViewFailed:
+    """The error for a view whose definition cannot be read: why, and what to do."""
+    return ViewFailed(
+        f"view {name} is not kept because its definition cannot be read: {reason}. Drop the view, "
+        "or create it anew with CREATE OR REPLACE VIEW"
+    )
+
+
 class ReadPoint:
     """What a read sees: an epoch with its cut and plan; `newest` asks for the newest rows."""
 
@@ -167,9 +175,11 @@ class Reader:
         if (failure := self.current().failed.get(name)) is not None:
             raise view_failed(name, failure, self.url)
 
-    def unknown(self, name: str) -> UnknownName:
-        """The error for a name that is neither a table nor a view."""
+    def unknown(self, name: str) -> UnknownName | ViewFailed:
+        """The error for a name that is neither a table nor a view that can be read."""
         current = self.current()
+        if (reason := current.unreadable.get(name)) is not None:
+            return view_unreadable(name, reason)
         names = [*current.tables, *current.views]
         near = get_close_matches(name, names, n=1)
         if near:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from viewkeep.errors import Corrupt, EpochGone
+from viewkeep.errors import Corrupt, EpochGone, Unsupported
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.program import Program, compile_program
 from viewkeep.plan.serial import decode, encode
@@ -41,7 +41,8 @@ class PlanVersion:
     `generations` names each view's definition record; `numbers` gives the table number of every
     state key (operator id and purpose) in use; `next_number` is the first number never used.
     Views that have `failed` are known but not kept: the program lacks them, and so it does those in
-    `repairs`, until an epoch covers these offsets of the node logs.
+    `repairs`, until an epoch covers these offsets of the node logs. Of views that are `unreadable`
+    only the names and reasons are known: their definitions are damaged, or of another version.
     """
 
     version: int
@@ -52,6 +53,7 @@ class PlanVersion:
     next_number: int = 1
     failed: Mapping[str, Failure] = field(default_factory=dict)
     repairs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kept_views(self) -> list[View]:
@@ -114,16 +116,35 @@ def commit_plan(store: Store, plan: PlanVersion) -> bool:
 
 
 def save_definitions(store: Store, views: Sequence[View]) -> list[int]:
-    """Store the definitions of views under generations of their own, and return those."""
+    """Store the definitions of views under generations of their own, and return those.
+
+    What could not be read back is refused before anything is stored.
+    """
+    bodies = [_written(view) for view in views]
     while True:
         counter = store.meta_get("generations")
         last = int(counter or 0)
         if store.meta_cas("generations", counter, str(last + len(views)).encode()):
             break
     generations = list(range(last + 1, last + 1 + len(views)))
-    for generation, view in zip(generations, views, strict=True):
-        store.meta_cas(f"definition/{generation}", None, json.dumps(encode(view)).encode())
+    for generation, body in zip(generations, bodies, strict=True):
+        store.meta_cas(f"definition/{generation}", None, body)
     return generations
+
+
+def _written(view: View) -> bytes:
+    """The record of a view, which reads back as the same view and compiles."""
+    try:
+        body = json.dumps(encode(view)).encode()
+        back = _read(body)
+        if back != view:
+            raise ValueError("it reads back as another view")
+    except Exception as error:
+        raise Unsupported(
+            f"view {view.name} cannot be stored: {_reason(error)}",
+            hint="This is an error of viewkeep; write the query in another way",
+        ) from error
+    return body
 
 
 def drop_plans_before(store: Store, version: int) -> None:
@@ -157,7 +178,13 @@ def _encode(plan: PlanVersion) -> bytes:
 def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
     value: dict[str, Any] = json.loads(record)
     tables = {name: decode(source) for name, source in value["tables"].items()}
-    views = {name: _definition(store, number) for name, number in value["views"].items()}
+    views: dict[str, View] = {}
+    unreadable: dict[str, str] = {}
+    for name, number in value["views"].items():
+        try:
+            views[name] = _definition(store, number)
+        except Exception as error:  # whatever a damaged record leads to: the others go on
+            unreadable[name] = _reason(error)
     failed = {name: Failure(**failure) for name, failure in value.get("failed", {}).items()}
     return PlanVersion(
         version,
@@ -168,6 +195,7 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
         value["next_number"],
         failed,
         value.get("repairs", {}),
+        unreadable,
     )
 
 
@@ -179,8 +207,21 @@ def _definition(store: Store, generation: int) -> View:
         known = _definitions.get(body)
     if known is not None:
         return known
-    view = decode(json.loads(body))
-    assert isinstance(view, View)
+    view = _read(body)
     with _lock:
         _definitions[body] = view
     return view
+
+
+def _read(body: bytes) -> View:
+    """The view of a record; any error if there is none in it that would run."""
+    view = decode(json.loads(body))
+    if not isinstance(view, View):
+        raise TypeError(f"a {type(view).__name__} stands in its place")
+    compile_program([view], lambda key: 0)
+    return view
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).partition("\n")[0][:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -68,7 +68,9 @@ def numbered(plan: PlanVersion, added: Iterable[View] | None = None) -> PlanVers
 
     If views were only `added`, the tables of all others have theirs.
     """
-    numbers: dict[str, int] = {} if added is None else dict(plan.numbers)
+    # Nobody knows which tables are those of an unreadable view.
+    kept = added is not None or plan.unreadable
+    numbers: dict[str, int] = dict(plan.numbers) if kept else {}
     following = plan.next_number
     for key in state_keys(plan.kept_views if added is None else added):
         if key in plan.numbers:

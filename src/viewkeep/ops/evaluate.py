@@ -7,14 +7,15 @@ makes is of the years 1 to 9999, or NULL.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
 from viewkeep.codec.scalars import to_physical, to_python
-from viewkeep.expr import Call, Expr, Lit, Ref, Scalar
+from viewkeep.expr import Call, Expr, Lit, Ref, Scalar, calls, rebuilt
 from viewkeep.ops.functions import FUNCTIONS, Site
 from viewkeep.ops.functions.casts import in_years
 from viewkeep.ops.rowcode import row_function
@@ -24,6 +25,16 @@ Stage: TypeAlias = tuple[tuple[str, Expr], ...]
 
 _ANCHOR = "#rows"
 _MOST = 30  # copies of columns in one expression
+_MOST_DEEP = 50  # levels of calls in one expression
+_MOST_BRANCHES = 50  # of a CASE
+
+
+class _Staged(NamedTuple):
+    """An expression over staged columns, its size, and how many stages come before it."""
+
+    expr: Expr
+    size: int
+    after: int
 
 
 def compute(df: pl.DataFrame, exprs: Sequence[Expr]) -> list[pl.Series]:
@@ -61,14 +72,20 @@ def _prepared(exprs: tuple[Expr, ...]) -> tuple[list[list[pl.Expr]], list[pl.Exp
     return named, [*made, anchor]
 
 
-@lru_cache(maxsize=10_000)
 def _compiled(expr: Expr) -> pl.Expr:
     """The polars expression that computes `expr` over a frame with the columns it refers to."""
-    if isinstance(expr, Ref):
-        return pl.col(expr.name)
-    if isinstance(expr, Lit):
-        return pl.lit(expr.value, dtype=expr.type.polars)
-    return _built(expr, [_compiled(arg) for arg in expr.args])
+    made: dict[int, pl.Expr] = {}
+
+    def of(arg: Expr) -> pl.Expr:
+        if isinstance(arg, Ref):
+            return pl.col(arg.name)
+        if isinstance(arg, Lit):
+            return pl.lit(arg.value, dtype=arg.type.polars)
+        return made[id(arg)]
+
+    for call in calls([expr]):
+        made[id(call)] = _built(call, [of(arg) for arg in call.args])
+    return of(expr)
 
 
 def _built(expr: Call, args: Sequence[pl.Expr]) -> pl.Expr:
@@ -87,26 +104,29 @@ def _staged(exprs: tuple[Expr, ...]) -> tuple[tuple[Stage, ...], tuple[Expr, ...
 
     A kernel may use an argument many times, and polars repeats what stands there each time, so an
     expression of kernels within kernels grows exponentially with its depth. A part whose copies
-    would take more than `_MOST` columns gets a column of its own first.
+    would take more than `_MOST` columns gets a column of its own first. So does a part of more than
+    `_MOST_DEEP` levels, and the rest of a long CASE: polars takes the cube of a chain's length.
     """
     stages: list[list[tuple[str, Expr]]] = []
-    known: dict[Expr, tuple[Expr, int, int]] = {}
+    known: dict[Expr, _Staged] = {}
 
-    def visit(expr: Expr) -> tuple[Expr, int, int]:
-        """The expression over staged columns, its size, and how many stages come before it."""
-        if not isinstance(expr, Call):
-            return expr, 1, 0
-        if expr not in known:
-            size, after = 1, 0
-            args: list[Expr] = []
-            for arg, copies in zip(expr.args, _copies(expr), strict=True):
-                made, width, before = visit(arg)
-                if isinstance(made, Call) and copies > 1 and copies * width > _MOST:
-                    made, width, before = put_before(made, before), 1, before + 1
-                args.append(made)
-                size, after = size + copies * width, max(after, before)
-            known[expr] = Call(expr.function, tuple(args), expr.type), size, after
-        return known[expr]
+    def staged(expr: Expr) -> _Staged:
+        return known[expr] if isinstance(expr, Call) else _Staged(expr, 1, 0)
+
+    def visit(expr: Call) -> _Staged:
+        size, after = 1, 0
+        args: list[Expr] = []
+        for arg, copies in zip(expr.args, _copies(expr), strict=True):
+            made, width, before = staged(arg)
+            if isinstance(made, Call) and (
+                (copies > 1 and copies * width > _MOST)
+                or made.depth > _MOST_DEEP
+                or (made.function == "case" and len(made.args) > 2 * _MOST_BRANCHES)
+            ):
+                made, width, before = put_before(made, before), 1, before + 1
+            args.append(made)
+            size, after = size + copies * width, max(after, before)
+        return _Staged(Call(expr.function, tuple(args), expr.type), size, after)
 
     def put_before(expr: Call, stage: int) -> Ref:
         while len(stages) <= stage:
@@ -117,8 +137,24 @@ def _staged(exprs: tuple[Expr, ...]) -> tuple[tuple[Stage, ...], tuple[Expr, ...
             stages[stage].append((name, expr))
         return Ref(name, expr.type)
 
-    finals = tuple(visit(expr)[0] for expr in exprs)
+    exprs = tuple(map(_in_parts, exprs))
+    for call in calls(exprs):
+        if call not in known:
+            known[call] = visit(call)
+    finals = tuple(staged(expr).expr for expr in exprs)
     return tuple(tuple(stage) for stage in stages), finals
+
+
+def _in_parts(expr: Expr) -> Expr:
+    """The expression with the last branches of a long CASE as a CASE in its ELSE, and so on."""
+
+    def cut(call: Call, args: tuple[Expr, ...]) -> Expr:
+        most = 2 * _MOST_BRANCHES
+        while call.function == "case" and len(args) > most + 1:
+            args = (*args[: -most - 1], Call("case", args[-most - 1 :], call.type))
+        return call if args == call.args else Call(call.function, args, call.type)
+
+    return rebuilt(expr, lambda leaf: leaf, cut)
 
 
 @lru_cache(maxsize=10_000)
@@ -129,8 +165,8 @@ def _copies(expr: Call) -> tuple[int, ...]:
         _compiled(arg) if isinstance(arg, Lit) else pl.col(name)
         for name, arg in zip(names, expr.args, strict=True)
     ]
-    used = _built(expr, args).meta.root_names()
-    return tuple(used.count(name) for name in names)
+    used = Counter(_built(expr, args).meta.root_names())
+    return tuple(used[name] for name in names)
 
 
 def evaluate_one(expr: Expr, row: Mapping[str, Scalar]) -> Scalar:
@@ -151,11 +187,8 @@ def evaluate_one(expr: Expr, row: Mapping[str, Scalar]) -> Scalar:
 
 
 def _types(expr: Expr) -> dict[str, DataType]:
-    if isinstance(expr, Ref):
-        return {expr.name: expr.type}
-    if isinstance(expr, Call):
-        return {name: type_ for arg in expr.args for name, type_ in _types(arg).items()}
-    return {}
+    read = [expr, *(arg for call in calls([expr]) for arg in call.args)]
+    return {ref.name: ref.type for ref in read if isinstance(ref, Ref)}
 
 
 def _python(value: Any, type_: DataType) -> Scalar:

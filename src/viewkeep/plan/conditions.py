@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 
 from viewkeep.errors import Unsupported
-from viewkeep.expr import Call, Expr, Lit, Ref, references
+from viewkeep.expr import MOST_DEEP, Call, Expr, Lit, Ref, calls, rebuilt, references
 from viewkeep.ops.evaluate import evaluate_one
 from viewkeep.ops.sizes import constant_bytes
 from viewkeep.types import BOOLEAN
@@ -104,16 +104,38 @@ def constants_last(expr: Expr) -> tuple[bool, str]:
 
 def rewritten(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     """The expression with columns replaced by what `by` says of them, in canonical form again."""
-    if isinstance(expr, Ref):
-        return by.get(expr.name, expr)
-    if isinstance(expr, Lit):
-        return expr
-    args = tuple(rewritten(arg, by) for arg in expr.args)
-    if expr.function in NEUTRAL:
-        return connected(expr.function, args)
-    if args == expr.args:
-        return expr
-    return fold(arranged(Call(expr.function, args, expr.type)))
+
+    def made(call: Call, args: tuple[Expr, ...]) -> Expr:
+        if call.function in NEUTRAL:
+            return connected(call.function, args)
+        if args == call.args:
+            return call
+        return fold(arranged(Call(call.function, args, call.type)))
+
+    return rebuilt(
+        expr, lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf, made
+    )
+
+
+def rewritten_small(expr: Expr, by: Mapping[str, Expr]) -> Expr | None:
+    """As `rewritten`; None if the expression would become too large or too deep.
+
+    What is put in for columns may double an expression at each step, without end.
+    """
+    sizes: dict[int, tuple[int, int]] = {}
+
+    def measure(arg: Expr) -> tuple[int, int]:
+        put = by.get(arg.name, arg) if isinstance(arg, Ref) else arg
+        if put is not arg:
+            return (put.size, put.depth) if isinstance(put, Call) else (0, 0)
+        return sizes[id(arg)] if isinstance(arg, Call) else (0, 0)
+
+    for call in calls([expr]):
+        inner = [measure(arg) for arg in call.args]
+        size, depth = sum(s for s, _ in inner), max((d for _, d in inner), default=0)
+        sizes[id(call)] = size + 1, depth + 1
+    size, depth = measure(expr)
+    return rewritten(expr, by) if size <= _MOST_CALLS and depth <= MOST_DEEP else None
 
 
 def reads(expr: Expr, columns: Collection[str]) -> bool:
@@ -122,17 +144,11 @@ def reads(expr: Expr, columns: Collection[str]) -> bool:
 
 
 def is_small(exprs: Iterable[Expr]) -> bool:
-    """Whether expressions have so few calls that they may well be computed again elsewhere.
-
-    What is put in for columns may double an expression at each step, without end.
-    """
-    left, waiting = _MOST_CALLS, list(exprs)
-    while waiting and left:
-        expr = waiting.pop()
-        if isinstance(expr, Call):
-            left -= 1
-            waiting += expr.args
-    return left > 0
+    """Whether expressions have so few calls that they may well be computed again elsewhere."""
+    found = [expr for expr in exprs if isinstance(expr, Call)]
+    return sum(call.size for call in found) < _MOST_CALLS and all(
+        call.depth <= MOST_DEEP for call in found
+    )
 
 
 def is_null_with(expr: Expr, columns: Collection[str]) -> bool:

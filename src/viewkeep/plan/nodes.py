@@ -84,7 +84,21 @@ class KeyPart:
 
 
 class _Identified:
-    """Gives a node its content-derived id."""
+    """Gives a node its content-derived id, by which it is compared.
+
+    What a node says of itself (`id`, `columns`, `row_key`) is computed when it is made, from what
+    its inputs say: so a plan may be deep, and what is shared in it is never walked twice.
+    """
+
+    def __init_subclass__(cls) -> None:
+        validate = cls.__dict__.get("__post_init__")
+
+        def settle(self: Node) -> None:
+            if validate is not None:
+                validate(self)
+            _ = self.columns, self.row_key, self.id
+
+        cls.__post_init__ = settle  # type: ignore[attr-defined]
 
     @cached_property
     def id(self) -> str:
@@ -97,8 +111,16 @@ class _Identified:
             parts.append(field.name)
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Identified):
+            return NotImplemented
+        return self is other or self.id == other.id
 
-@dataclass(frozen=True)
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+@dataclass(frozen=True, eq=False)
 class Source(_Identified):
     """DELTA: the changes of a base table, old row to new row per key."""
 
@@ -115,7 +137,7 @@ class Source(_Identified):
         return self.schema.key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Filter(_Identified):
     """SELECTION: the rows for which `predicate` is true."""
 
@@ -131,7 +153,7 @@ class Filter(_Identified):
         return self.input.row_key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Project(_Identified):
     """PROJECTION: computed columns. Keeps the input's row key among its outputs, maybe renamed."""
 
@@ -165,7 +187,7 @@ class Project(_Identified):
         return tuple(self._copies[name] for name in self.input.row_key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Aggregate(_Identified):
     """COUNT, SUM, MIN ... of the input's rows per group. No keys: one row, even of no input."""
 
@@ -183,7 +205,7 @@ class Aggregate(_Identified):
         return tuple(key.name for key in self.keys)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Values(_Identified):
     """Rows that are written in the query, and never change."""
 
@@ -199,7 +221,7 @@ class Values(_Identified):
         _need(self.row_key, self.columns)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Union(_Identified):
     """The rows of all inputs, which have the same columns; `row_key` tells them all apart.
 
@@ -236,7 +258,7 @@ class Match:
             raise ValueError(f"{self.left.type} is matched with {self.right.type}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Join(_Identified):
     """REVERSE-JOIN: the rows of `left` with their partners in `right`.
 
@@ -284,7 +306,7 @@ def _covered(side: Node, matched: list[Expr]) -> bool:
     return {Ref(c.name, c.type) for c in side.columns if c.name in side.row_key} <= set(matched)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TopK(_Identified):
     """TOP-K: of each partition the rows after the first `offset`, at most `limit`, in an order.
 
@@ -355,7 +377,7 @@ WINDOW_FUNCTIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Window(_Identified):
     """WINDOW: each row with the values of functions over its partition, in an order.
 
@@ -379,7 +401,7 @@ class Window(_Identified):
         return self.input.row_key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arrange(_Identified):
     """A state table of the input's rows (the `kept` columns), under a key that starts as asked.
 
@@ -428,12 +450,25 @@ def inputs(node: Node) -> tuple[Node, ...]:
     return (node.input,)
 
 
+def nodes(roots: Iterable[Node]) -> Iterator[Node]:
+    """The nodes of plans, inputs before what reads them, each once."""
+    done: set[str] = set()
+    waiting: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while waiting:
+        node, ready = waiting.pop()
+        if node.id in done:
+            continue
+        if ready:
+            done.add(node.id)
+            yield node
+        else:
+            waiting.append((node, True))
+            waiting.extend((below, False) for below in reversed(inputs(node)))
+
+
 def sources(node: Node) -> Iterator[Source]:
-    """The base tables that a node is computed from, once per place where it reads them."""
-    if isinstance(node, Source):
-        yield node
-    for below in inputs(node):
-        yield from sources(below)
+    """The base tables that a node is computed from, each once."""
+    return (below for below in nodes([node]) if isinstance(below, Source))
 
 
 def _need(names: Iterable[str], columns: Iterable[Column]) -> None:

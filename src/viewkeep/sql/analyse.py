@@ -13,6 +13,7 @@ from sqlglot import exp
 from viewkeep.errors import SqlSyntaxError, Unsupported
 from viewkeep.plan.arrays import refuse_arrays
 from viewkeep.sql.definitions import create, drop, make_view, name_of
+from viewkeep.sql.limits import too_nested
 from viewkeep.sql.parse import parse, text_of
 from viewkeep.sql.queries import lower_query
 from viewkeep.sql.scope import Resolve
@@ -32,9 +33,7 @@ def analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str] = ()) ->
         refuse_rest(tree)
         statement = _analyse(tree, resolve, existing)
     except RecursionError as error:
-        raise Unsupported(
-            "the statement is nested too deeply", hint="Split it into views"
-        ) from error
+        raise too_nested() from error
     if isinstance(statement, CreateView):
         refuse_arrays(statement.view.node)
     elif isinstance(statement, Select):
@@ -72,10 +71,12 @@ def _describe(tree: exp.Describe) -> Describe:
 def _command(tree: exp.Command, resolve: Resolve, existing: Collection[str]) -> Statement:
     word = str(tree.this).upper()
     rest = tree.expression.name if isinstance(tree.expression, exp.Expr) else ""
-    first = rest.split()[0].upper() if rest.split() else ""
+    first = next(iter(rest.split(None, 1)), "").upper()
     if word == "EXPLAIN":
         if first in ("EXTENDED", "FORMATTED", "CODEGEN", "COST", "ANALYZE"):
             raise Unsupported("EXPLAIN has one form", fragment=first, hint="Leave it out")
+        if first == "EXPLAIN":
+            raise Unsupported("EXPLAIN explains a view or a query", hint="Write it once")
         inner = parse(rest)
         if len(inner) != 1:
             raise SqlSyntaxError("EXPLAIN takes one statement", fragment=rest or None)

@@ -17,6 +17,7 @@ from viewkeep.plan.conditions import (
     connected,
     fold,
 )
+from viewkeep.sql.limits import check_expression
 from viewkeep.types import BOOLEAN
 
 __all__ = ["conjunction", "conjuncts", "fold", "make"]
@@ -35,6 +36,7 @@ def make(name: str, *args: Expr) -> Expr:
     made = call(name, args)
     if not isinstance(made, Call):
         return made
+    check_expression(made)
     # The casts that the function asked for may be of constants.
     made = arranged(Call(made.function, tuple(fold(arg) for arg in made.args), made.type))
     if made.function in NEUTRAL:

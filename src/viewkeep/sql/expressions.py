@@ -6,17 +6,19 @@ a node that are not read here have been refused by `understood`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from sqlglot import exp
 
 from viewkeep.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from viewkeep.expr import Call, Expr, Lit
+from viewkeep.expr import MOST_DEEP, Call, Expr, Lit
 from viewkeep.ops.functions import VOID, cast_to
 from viewkeep.sql.canonical import conjunction, fold, make
 from viewkeep.sql.constants import constant
 from viewkeep.sql.intervals import parts_of
+from viewkeep.sql.limits import too_large
 from viewkeep.sql.outer import any_row
 from viewkeep.sql.parse import text_of
 from viewkeep.sql.types import cast_type
@@ -52,6 +54,8 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.BitwiseLeftShift: "shiftleft",
     exp.BitwiseRightShift: "shiftright",
 }
+_FLAT = (exp.And, exp.Or)
+_LONGEST_FRAGMENT = 400
 _UNARY: dict[type[exp.Expr], str] = {
     exp.Not: "not",
     exp.Neg: "negate",
@@ -91,13 +95,59 @@ _KERNELS = {
 
 
 def lower(tree: exp.Expr, leaf: Leaf) -> Expr:
-    """The typed expression that a syntax tree stands for; `leaf` gives the meaning of columns."""
+    """The typed expression that a syntax tree stands for; `leaf` gives the meaning of columns.
+
+    A chain of operators, `a + b + c`, is a tree as deep as it is long: it is lowered by a loop.
+    """
+    chain: list[exp.Expr] = []
+    known = leaf(tree)
+    while known is None and _chains(tree):
+        chain.append(tree)
+        tree = tree.this
+        known = leaf(tree)
+    if sum(type(link) not in _FLAT for link in chain) > MOST_DEEP:
+        raise _blaming(too_large(deep=True), chain[0])
     try:
-        return _lower(tree, leaf)
+        made = _lower(tree, leaf) if known is None else known
     except SqlError as error:
-        if error.fragment is not None:
-            raise
-        raise type(error)(error.reason, fragment=text_of(tree), hint=error.hint) from error
+        raise _blaming(error, tree) from error
+    while chain:
+        link = chain.pop()
+        links = [link]
+        while type(link) in _FLAT and chain and type(chain[-1]) is type(link):
+            links.append(chain.pop())
+        made = _linked(made, links, leaf)
+    return made
+
+
+def _chains(tree: exp.Expr) -> bool:
+    """Whether a tree is an operator whose left operand may be one too."""
+    return type(tree) in _BINARY and not isinstance(tree.this, exp.Interval)
+
+
+def _linked(left: Expr, links: Sequence[exp.Expr], leaf: Leaf) -> Expr:
+    """A left operand with one operator and its right operand, or with several AND or OR."""
+    if len(links) > 1:
+        with suppress(SqlError):  # one after the other, they say which is to blame
+            rest = [lower(link.expression, leaf) for link in links]
+            return make(_BINARY[type(links[0])], left, *rest)
+    for link in links:
+        try:
+            left = _binary(left, link, leaf)
+        except SqlError as error:
+            raise _blaming(error, link) from error
+    return left
+
+
+def _blaming(error: SqlError, tree: exp.Expr) -> SqlError:
+    """The error with the fragment that is to blame; the innermost has the word."""
+    if error.fragment is not None:
+        return error
+    return type(error)(error.reason, fragment=_short(text_of(tree)), hint=error.hint)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_FRAGMENT else f"{text[:_LONGEST_FRAGMENT]} ..."
 
 
 def predicate(tree: exp.Expr, leaf: Leaf) -> Expr:
@@ -111,9 +161,6 @@ def predicate(tree: exp.Expr, leaf: Leaf) -> Expr:
 
 
 def _lower(tree: exp.Expr, leaf: Leaf) -> Expr:
-    known = leaf(tree)
-    if known is not None:
-        return known
     written = constant(tree)
     if written is not None:
         return written
@@ -128,20 +175,10 @@ def _operator(tree: exp.Expr, leaf: Leaf) -> Expr | None:
     kind = type(tree)
     if kind is exp.Paren:
         return lower(tree.this, leaf)
-    if kind in (exp.Add, exp.Sub) and isinstance(tree.expression, exp.Interval):
-        sign = -1 if kind is exp.Sub else 1
-        return _shifted(lower(tree.this, leaf), tree.expression, sign)
     if kind is exp.Add and isinstance(tree.this, exp.Interval):
         return _shifted(lower(tree.expression, leaf), tree.this, 1)
-    if kind in _BINARY:
-        right = tree.expression
-        if isinstance(right, exp.Any | exp.All):
-            hint = "Write the conditions with OR, AND"
-            if right.find(exp.Query):
-                hint = "Use IN or EXISTS, or compare with the MIN or MAX of the subquery"
-            raise Unsupported("ANY and ALL are not taken", hint=hint)
-        made = make(_BINARY[kind], lower(tree.this, leaf), lower(right, leaf))
-        return make("not", made) if tree.args.get("negate") else made
+    if kind in _BINARY:  # of an interval, which is no value
+        return _binary(lower(tree.this, leaf), tree, leaf)
     if kind is exp.NullSafeNEQ:
         equal = make("null_safe_eq", lower(tree.this, leaf), lower(tree.expression, leaf))
         return make("not", equal)
@@ -164,6 +201,20 @@ def _operator(tree: exp.Expr, leaf: Leaf) -> Expr | None:
         made = make(name, *(lower(arg, leaf) for arg in args))
         return make("not", made) if inner.args.get("negate") else made
     return None
+
+
+def _binary(left: Expr, tree: exp.Expr, leaf: Leaf) -> Expr:
+    """An operator with its left operand given."""
+    kind, right = type(tree), tree.expression
+    if kind in (exp.Add, exp.Sub) and isinstance(right, exp.Interval):
+        return _shifted(left, right, -1 if kind is exp.Sub else 1)
+    if isinstance(right, exp.Any | exp.All):
+        hint = "Write the conditions with OR, AND"
+        if right.find(exp.Query):
+            hint = "Use IN or EXISTS, or compare with the MIN or MAX of the subquery"
+        raise Unsupported("ANY and ALL are not taken", hint=hint)
+    made = make(_BINARY[kind], left, lower(right, leaf))
+    return make("not", made) if tree.args.get("negate") else made
 
 
 def _is(value: Expr, what: exp.Expr) -> Expr:

@@ -96,12 +96,18 @@ def where(node: Node, parts: Sequence[Expr]) -> Node:
     if not parts:
         return node
     condition = conjunction(parts)
-    if isinstance(node, Project):
+    if isinstance(node, Project) and _passes(node, condition):
         meaning = {out.name: out.expr for out in node.outputs}
-        read = set(references(condition))
-        if all(isinstance(meaning[name], Ref) for name in read):
-            return Project(filtered(node.input, rewritten(condition, meaning)), node.outputs)
+        return Project(filtered(node.input, rewritten(condition, meaning)), node.outputs)
     return filtered(node, condition)
+
+
+def _passes(node: Node, condition: Expr) -> bool:
+    """Whether a condition reads columns that a Project only names."""
+    if not isinstance(node, Project):
+        return False
+    named = {out.name for out in node.outputs if isinstance(out.expr, Ref)}
+    return named.issuperset(references(condition))
 
 
 def conditions_of(expr: Expr) -> list[Expr]:
@@ -128,13 +134,20 @@ def inner_joined(units: Sequence[Node], parts: Sequence[Expr]) -> Node:
     """
     left = list(units)
     rest: list[Expr] = []
+    own: list[list[Expr]] = [[] for _ in units]
+    names = [names_of(unit) for unit in units]
     for part in parts:
         read = set(references(part))
-        home = [i for i, unit in enumerate(left) if read and read <= names_of(unit)]
+        home = [i for i, inside in enumerate(names) if read and read <= inside]
         if home and not has_outer(part):
-            left[home[0]] = where(left[home[0]], [part])
+            own[home[0]].append(part)
         else:
             rest.append(part)
+    for i, mine in enumerate(own):
+        # Those that can stand below a Project do, whatever else is asked for.
+        below = dict.fromkeys(part for part in mine if _passes(left[i], part))
+        left[i] = where(left[i], list(below))
+        left[i] = where(left[i], [part for part in mine if part not in below])
     made = left.pop(0)
     while left:
         ours = names_of(made)

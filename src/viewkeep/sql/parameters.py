@@ -16,6 +16,7 @@ from sqlglot.dialects.dialect import Dialect as AnyDialect
 from sqlglot.errors import SqlglotError, TokenError
 
 from viewkeep.errors import SqlSyntaxError, TypeMismatch
+from viewkeep.sql.limits import check_tokens, check_tree, too_nested
 from viewkeep.sql.parse import Dialect, parse, text_of
 from viewkeep.sql.templates import MARK
 
@@ -28,13 +29,19 @@ def parse_as(text: str, dialect: str = SPARK) -> list[exp.Expr]:
     if dialect == SPARK:
         return parse(text)
     try:
-        trees = _dialect(dialect).parse(text)
+        reader = _dialect(dialect)
+        tokens = reader.tokenize(text)
+        check_tokens(tokens)
+        trees = reader.parser().parse(tokens, text)
+        for tree in trees:
+            if tree is not None:
+                check_tree(tree)
         written = [tree.sql(dialect=Dialect, comments=False) for tree in trees if tree is not None]
     except SqlglotError as error:
         reason = str(error).splitlines()[0].rstrip(". ")
         raise SqlSyntaxError(f"syntax error in {dialect}: {reason}") from error
     except RecursionError as error:
-        raise SqlSyntaxError("the statement is nested too deeply") from error
+        raise too_nested() from error
     return [tree for one in written for tree in parse(one)]
 
 

@@ -15,6 +15,7 @@ from sqlglot.dialects import Spark
 from sqlglot.errors import ParseError, TokenError
 
 from viewkeep.errors import SqlSyntaxError
+from viewkeep.sql.limits import check_tokens, check_tree, too_nested
 
 _SPECIAL_FORMS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "SUBSTRING", "SUBSTR")
 # What sqlglot says in words of its own code, and what it means.
@@ -33,6 +34,7 @@ class _Parser(Spark.Parser):  # type: ignore[misc]
     FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_FORMS}
 
     def parse(self, raw_tokens: Any, sql: Any = None) -> Any:
+        check_tokens(raw_tokens)
         # A WINDOW clause has a name after its word; `window(ts, '1 hour')` is a function.
         for token, following in pairwise(raw_tokens):
             if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
@@ -65,8 +67,14 @@ def parse(text: str) -> list[exp.Expr]:
     """The statements of a text; SqlSyntaxError with line and column where it does not parse."""
     try:
         # A comment after the last `;` comes as a tree of its own.
-        trees = Dialect().parse(text)
-        return [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+        trees = [
+            tree
+            for tree in Dialect().parse(text)
+            if tree is not None and not isinstance(tree, exp.Semicolon)
+        ]
+        for tree in trees:
+            check_tree(tree)
+        return trees
     except ParseError as error:
         detail = error.errors[0] if error.errors else {}
         line, column = detail.get("line"), detail.get("col")
@@ -80,7 +88,7 @@ def parse(text: str) -> list[exp.Expr]:
     except TokenError as error:
         raise SqlSyntaxError(f"syntax error: {error}") from error
     except RecursionError as error:
-        raise SqlSyntaxError("the statement is nested too deeply") from error
+        raise too_nested() from error
 
 
 def parse_expression(text: str) -> exp.Expr:

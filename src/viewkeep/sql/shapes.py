@@ -194,11 +194,17 @@ def _conditions(where: exp.Expr | None, alias: str) -> tuple[Condition, ...]:
 
 
 def _parts(tree: exp.Expr) -> list[exp.Expr]:
-    while isinstance(tree, exp.Paren):
-        tree = tree.this
-    if isinstance(tree, exp.And):
-        return [*_parts(tree.this), *_parts(tree.expression)]
-    return [tree]
+    """The conditions that AND connects, in order."""
+    found, waiting = [], [tree]
+    while waiting:
+        tree = waiting.pop()
+        if isinstance(tree, exp.Paren):
+            waiting.append(tree.this)
+        elif isinstance(tree, exp.And):
+            waiting += [tree.expression, tree.this]
+        else:
+            found.append(tree)
+    return found
 
 
 def _condition(tree: exp.Expr, alias: str) -> Condition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from viewkeep.plan.conditions import is_small, rewritten
+from viewkeep.plan.conditions import is_small, rewritten, rewritten_small
 from viewkeep.plan.nodes import Aggregate, Arrange, Named, Node, Project, inputs
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.rebuild import is_narrowing, over, projected
@@ -29,8 +29,9 @@ def _merged(node: Node) -> Node:
 def merged_project(node: Project) -> Node:
     if isinstance(node.input, Project):
         by = {out.name: out.expr for out in node.input.outputs}
-        outputs = [Named(out.name, rewritten(out.expr, by)) for out in node.outputs]
-        if is_small(out.expr for out in outputs):
+        made = [(out.name, rewritten_small(out.expr, by)) for out in node.outputs]
+        outputs = [Named(name, expr) for name, expr in made if expr is not None]
+        if len(outputs) == len(made) and is_small(out.expr for out in outputs):
             return merged_project(projected(node.input.input, outputs))
     # A union puts the columns of its inputs into one order itself.
     if is_narrowing(node) and len(node.columns) == len(node.input.columns):
@@ -40,6 +41,11 @@ def merged_project(node: Project) -> Node:
 
 def _merged_aggregate(node: Aggregate, below: Project) -> Node:
     by = {out.name: out.expr for out in below.outputs}
+    read = [key.expr for key in node.keys]
+    read += [call.argument for call in node.aggregates if call.argument is not None]
+    read += [part.expr for call in node.aggregates for part in call.by]
+    if any(rewritten_small(expr, by) is None for expr in read):
+        return node
     keys = tuple(Named(key.name, rewritten(key.expr, by)) for key in node.keys)
     calls = tuple(
         replace(

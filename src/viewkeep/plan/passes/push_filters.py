@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from viewkeep.expr import Call, Expr, Lit, references
 from viewkeep.plan.conditions import (
@@ -14,7 +14,7 @@ from viewkeep.plan.conditions import (
     is_small,
     reads,
     rejects,
-    rewritten,
+    rewritten_small,
 )
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -62,14 +62,12 @@ def _push(node: Node, conditions: Conditions, seen: Conditions) -> Node:
             return filtered(node, conditions)
         case Project():
             by = {out.name: out.expr for out in node.outputs}
-            moved = {condition: rewritten(condition, by) for condition in conditions}
-            moved = {old: new for old, new in moved.items() if is_small([new])}
-            seen = tuple(rewritten(expr, by) for expr in seen)
+            moved = _small(conditions, by)
+            seen = tuple(_small(seen, by).values())
             below = _push(node.input, tuple(moved.values()), seen)
         case Aggregate():
             by = {key.name: key.expr for key in node.keys}
-            moved = {c: rewritten(c, by) for c in conditions if node.keys and reads(c, by)}
-            moved = {old: new for old, new in moved.items() if is_small([new])}
+            moved = _small((c for c in conditions if node.keys and reads(c, by)), by)
             below = _push(node.input, tuple(moved.values()), ())
         case Window() | TopK():
             moved = {c: c for c in conditions if reads(c, node.partition)}
@@ -80,6 +78,12 @@ def _push(node: Node, conditions: Conditions, seen: Conditions) -> Node:
             return _push_join(node, conditions, seen)
     rest = [condition for condition in conditions if condition not in moved]
     return filtered(over(node, (below,)), rest)
+
+
+def _small(conditions: Iterable[Expr], by: Mapping[str, Expr]) -> dict[Expr, Expr]:
+    """Conditions as they are below a node, but for those that would grow too large there."""
+    moved = ((old, rewritten_small(old, by)) for old in conditions)
+    return {old: new for old, new in moved if new is not None and is_small([new])}
 
 
 def _parts(conditions: Iterable[Expr]) -> Iterator[Expr]:
