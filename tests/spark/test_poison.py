@@ -61,7 +61,10 @@ def words(db: Database) -> Database:
     ("poison", "reason", "options"),
     [
         ("die", "the process ended \\(signal 9\\)", ("--failures", "2")),
-        ("loop", "it ran for more than 5 s", ("--epoch-seconds", "5")),
+        pytest.param(
+            *("loop", "it ran for more than 5 s", ("--epoch-seconds", "5")),
+            marks=pytest.mark.faults,  # it takes a minute
+        ),
     ],
 )
 def test_a_worker_that_dies_or_hangs(
@@ -186,3 +189,24 @@ def test_an_epoch_that_a_driver_left_behind_counts(words: Database, spark: Spark
     assert found == [1]
     assert not newest_plan(words.store).failed
     assert all(verdict.ok for verdict in words.verify(spark=spark))
+
+
+def test_a_slow_epoch_that_blames_nobody_gets_more_time(
+    words: Database, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, allowed = pipeline_module.Pipeline._run_on_spark, list[float]()
+
+    def slow(self: Any, epoch: Any) -> Any:
+        allowed.append(self._allowed)
+        if len(allowed) < 3:
+            self._overdue = True
+            raise RuntimeError("the job was cancelled")
+        self._overdue = False
+        return run(self, epoch)
+
+    monkeypatch.setattr(pipeline_module.Pipeline, "_run_on_spark", slow)
+    monkeypatch.setattr(recovery, "find_culprits", lambda *given: {})
+    pipeline = words.pipeline(spark=spark, epoch_seconds=100)
+    pipeline.run_once()
+    assert allowed[:3] == [100, 200, 400]
+    assert pipeline._allowed == 100
