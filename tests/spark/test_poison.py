@@ -125,6 +125,20 @@ def test_one_that_does_not_pass_ends_a_run_that_only_catches_up(
     assert words.status().trouble is None
 
 
+def test_whoever_waits_is_told(
+    words: Database, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, times=100)
+    with words.pipeline(spark=spark, failures=2) as pipeline:
+        with pytest.raises(PipelineError, match="an executor was lost; the pipeline goes on"):
+            pipeline.wait(SECONDS)
+        pipeline.check()
+        monkeypatch.undo()
+        monkeypatch.setattr(recovery, "find_culprits", lambda *given: {})
+        words.wait(SECONDS)
+        pipeline.wait(SECONDS)
+
+
 def test_the_query_goes_on_after_failures(
     words: Database, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

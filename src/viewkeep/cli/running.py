@@ -126,7 +126,8 @@ def until_told() -> Iterator[threading.Event]:
 def _follow(
     db: Database, pipeline: viewkeep.Pipeline, told: threading.Event, as_json: bool
 ) -> None:
-    """A status line that lives on a terminal; elsewhere one line per published epoch."""
+    """A status line that lives on a terminal; elsewhere one line per epoch or failure."""
+    from viewkeep.engine.failures import trouble_of
     from viewkeep.status import line
 
     if console.is_terminal and not as_json:
@@ -135,13 +136,14 @@ def _follow(
                 pipeline.check()
                 live.update(Text(line(db.status())), refresh=True)
         return
-    seen = -1
+    seen: tuple[int, int] | None = None
     while not told.wait(LOOK_SECONDS):
         pipeline.check()
         status: Status = db.status()
-        if status.epoch != seen:
-            seen = status.epoch
+        trouble = trouble_of(db.store)
+        if seen != (now := (status.epoch, 0 if trouble is None else trouble.count)):
+            seen = now
             if as_json:
-                print_json({"epoch": status.epoch, "lag": status.lag})
+                print_json({"epoch": status.epoch, "lag": status.lag, "trouble": status.trouble})
             else:
                 print(line(status), flush=True)

@@ -102,6 +102,7 @@ class Pipeline:
         self._began = math.inf  # when the epoch that runs was begun
         self._allowed = self._patience.seconds  # for it
         self._overdue = False
+        self._stuck: PipelineError | None = None  # why epochs fail again and again
         self._work = Work()
         self._troubled = True  # there may be a record of earlier failures
         self._tag = f"viewkeep-{uuid.uuid4().hex}"  # of its jobs
@@ -161,8 +162,8 @@ class Pipeline:
     def wait(self, timeout: float | None = None) -> Published:
         """Wait until the views hold all that was written before this call, and are loaded.
 
-        Raises PipelineError if the pipeline ended, Timeout (which says how far behind the views
-        are) if that took longer than `timeout` seconds.
+        Raises PipelineError if the pipeline ended or fails again and again, Timeout (which says how
+        far behind the views are) if that took longer than `timeout` seconds.
         """
         epochs, goal = Epochs(self._store), Goal.now(self._store)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -177,6 +178,8 @@ class Pipeline:
                 self.check()
                 if self._ended.is_set() or self._lease is None:
                     raise PipelineError("the pipeline is not running, so the views cannot catch up")
+                if (stuck := self._stuck) is not None:
+                    raise PipelineError(f"{stuck}; the pipeline goes on trying") from stuck
             if deadline is not None and now > deadline:
                 raise Timeout(_behind(done, goal.cut, timeout))
             time.sleep(POLL)
@@ -303,7 +306,7 @@ class Pipeline:
             reports = self._run_on_spark(epoch)
             self._work.learn(epoch, reports)
             published = epochs.publish(lease.term, epoch, reports)
-            self._allowed = self._patience.seconds
+            self._allowed, self._stuck = self._patience.seconds, None
         except Exception as error:
             return self._recover(lease, epoch, error)
         try:
@@ -347,8 +350,10 @@ class Pipeline:
         except Exception as other:
             self._fail(other)
             return False
-        if pause and self._once and self._recovery.is_exhausted:
-            self._fail(error)
+        if pause and self._recovery.is_exhausted:
+            self._stuck = failure
+            if self._once:
+                self._fail(error)
         self._ended.wait(pause)
         return pause > 0
 
@@ -393,7 +398,7 @@ class Pipeline:
         self._ended.clear()
         self._asked.clear()
         self._failure = None
-        self._once, self._troubled = False, True
+        self._once, self._troubled, self._stuck = False, True, None
         epochs = Epochs(self._store)
         lease = self._lease = epochs.acquire(self._lease_seconds)
         try:
