@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from viewkeep import Database
+from viewkeep.codec.keys import KeyCodec
 from viewkeep.engine.local import catch_up
 from viewkeep.errors import CatalogError, NotReady
 from viewkeep.spark.compare import EXTRA, MISSING, compare
 from viewkeep.stores.contract import StateWrite
+from viewkeep.types import BIGINT
 
 Change = Callable[[random.Random], None]
 
@@ -70,6 +74,44 @@ def test_damage_is_found_and_repaired(scored: Database, spark: SparkSession, how
     verdicts = scored.verify(spark=spark)
     assert len(verdicts) == 2
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+
+
+def test_a_damaged_base_table_is_reported_and_nothing_is_rebuilt_from_it(
+    scored: Database, spark: SparkSession
+) -> None:
+    for name in ("middle", "unread"):
+        scored.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, name STRING)")
+        scored.put(name, [{"id": n, "name": f"nobody reads {name}"} for n in range(20)])
+    catch_up(scored.store)
+    damage(scored, "scores", lambda row: None)
+    _damage_base(scored, b"nobody reads unread")
+    verdicts = {verdict.view: verdict for verdict in scored.verify(spark=spark)}
+    assert "table votes" not in verdicts
+    unread = verdicts["table unread"]
+    assert str(unread).startswith("DAMAGED  table unread at epoch")
+    assert "node-" in str(unread)
+    assert "backup" in str(unread)
+
+    table = scored.catalog.current().tables["votes"]
+    (row,) = scored.store.get(table.number, [KeyCodec((BIGINT,)).encode_one((7,))])
+    assert row is not None
+    _damage_base(scored, row)
+    scores, votes = scored.verify("scores", repair=True, spark=spark)
+    assert not scores.ok
+    assert not scores.repaired
+    assert scores.refused == "table votes is damaged; restore a backup"
+    assert "not rebuilt: table votes is damaged" in str(scores)
+    assert votes.view == "table votes"
+
+
+def _damage_base(db: Database, content: bytes) -> None:
+    """Change a byte wherever the files of the nodes have this."""
+    for file in Path(db.url.removeprefix("lmdb:")).glob("node-*/data.mdb"):
+        whole = file.read_bytes()
+        with open(file, "r+b") as data:
+            for found in re.finditer(re.escape(content), whole):
+                data.seek(found.start() + len(content) // 2)
+                data.write(bytes([whole[data.tell()] ^ 1]))
 
 
 def test_verification_sees_one_epoch_while_writes_go_on(

@@ -3,7 +3,8 @@
 Law: both sides are read at one pinned epoch, and compared as multisets of visible rows. The
 recomputation shares nothing with the engine but the bytes of base rows: a view over a view is
 evaluated down to the base. DOUBLE values may differ by 1e-12 relative, since a sum that is kept and
-one that is recomputed add in different orders; all else is exact.
+one that is recomputed add in different orders; all else is exact. Base rows are all read too: one
+that is damaged is reported, and no view is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import polars as pl
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from viewkeep.access.damage import damaged_logs, damaged_tables
 from viewkeep.access.reads import view_failed
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Pin
@@ -35,10 +37,11 @@ SAMPLE_ROWS = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What verification found of one view. `sample` shows some differing rows.
+    """What verification found of one view, or of a base table or log that is damaged.
 
-    `missing` rows are in the recomputation and not in the view, `extra` rows the other way round.
-    `problem` says why a view could not be read or recomputed at all.
+    `missing` rows are in the recomputation and not in the view, `extra` rows the other way round;
+    `sample` shows some of them. `problem` says why a view, table or log could not be read, or the
+    view not recomputed. `refused` says why a view that differs was not repaired.
     """
 
     view: str
@@ -50,6 +53,7 @@ class Verdict:
     sample: pl.DataFrame | None = field(default=None, compare=False, repr=False)
     problem: str | None = None
     repaired: bool = False
+    refused: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -65,6 +69,7 @@ class Verdict:
     def __str__(self) -> str:
         where = f"{self.view} at epoch {self.epoch}"
         after = "; it is being rebuilt from the base" if self.repaired else ""
+        after = f"; not rebuilt: {self.refused}" if self.refused else after
         if self.problem:
             return f"DAMAGED  {where}: {self.problem}{after}"
         if not self.ok:
@@ -81,7 +86,9 @@ def verify(
 ) -> list[Verdict]:
     """Compare views (default: all that are ready) with their recomputation at the published epoch.
 
-    With `repair`, views that differ get fresh state, which the pipeline loads from the base.
+    The base tables that they read (default: all, and the logs) are read as a whole; those that are
+    damaged have verdicts of their own. With `repair`, views that differ get fresh state, which the
+    pipeline loads from the base, unless that is damaged.
     """
     own = session(spark=spark)
     store = borrow_store(url)
@@ -89,8 +96,12 @@ def verify(
     wanted = [view.lower() for view in views or ()]
     with _pinned(epochs) as pin:
         plan = load_plan(store, pin.plan)
-        if not wanted:
+        tables, logs = set(plan.tables), {}
+        if wanted:
+            tables = {table for name in wanted for table in _tables(plan, name)}
+        else:
             wanted = [name for name in plan.views if epochs.ready(name, pin)]
+            logs = damaged_logs(store)
         for name in wanted:
             if name not in plan.views:
                 raise CatalogError(f"there is no view {name} at epoch {pin.epoch}")
@@ -100,13 +111,30 @@ def verify(
                 raise NotReady(f"view {name} is still being loaded; run the pipeline first")
         with _Definitions(own, url, plan, pin.epoch, len(wanted) > 1) as definitions:
             verdicts = [_judge(definitions, name) for name in wanted]
+    damaged = damaged_tables(store, (plan.tables[name] for name in sorted(tables)))
     if repair:
         catalog = Catalog(store)
         for place, verdict in enumerate(verdicts):
-            if not verdict.ok:
+            if verdict.ok:
+                continue
+            unsound = sorted(_tables(plan, verdict.view) & damaged.keys())
+            if unsound:
+                reason = f"table {', '.join(unsound)} is damaged; restore a backup"
+                verdicts[place] = replace(verdict, refused=reason)
+            else:
                 catalog.rebuild_view(verdict.view)
                 verdicts[place] = replace(verdict, repaired=True)
-    return verdicts
+    base = [Verdict(f"table {name}", pin.epoch, problem=why) for name, why in damaged.items()]
+    base += [Verdict(f"log of node {node}", pin.epoch, problem=why) for node, why in logs.items()]
+    return verdicts + base
+
+
+def _tables(plan: PlanVersion, name: str) -> set[str]:
+    """The base tables that a view is computed from, directly or by other views."""
+    if name in plan.tables:
+        return {name}
+    view = plan.views.get(name)
+    return {table for read in view.reads for table in _tables(plan, read)} if view else set()
 
 
 class _Definitions:

@@ -6,7 +6,7 @@ Law: a range never leaves its table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from operator import gt, lt
 from typing import TypeAlias
 
@@ -75,15 +75,17 @@ def blocks(
         records, last, size = cursor.iternext(), b"", _FIRST_BLOCK
     while found and (block := list(islice(records, size))):
         keys = [key for key, _ in block]
+        found = low <= keys[-1] < high
+        if not found:
+            # What lies further out is no matter of this range, damaged or not.
+            within = sum(1 for _ in takewhile(lambda key: low <= key < high, keys))
+            del keys[within + 1 :], block[within + 1 :]
         values = sums.opened_present(environment, keys, [stored for _, stored in block], db)
-        ordered = [last, *keys]
-        if not all(map(gt if reverse else lt, ordered, keys)):
+        if not all(map(gt if reverse else lt, [last, *keys], keys)):
             raise sums.disordered(environment)
         last = keys[-1]
-        found = low <= last < high
         if not found:
-            kept = sum(low <= key < high for key in keys)
-            keys, values = keys[:kept], values[:kept]
+            del keys[-1], values[-1]
         if keys:
             yield keys, values
         size = min(4 * size, _LARGEST_BLOCK)
