@@ -31,7 +31,8 @@ class Bounds:
     """A range of keys: start <= key < stop, backwards if `reverse`, at most `limit` rows.
 
     With `only`, of the keys that match. `origin` identifies the read that a page belongs to, and
-    `database` is the id of its database.
+    `database` is the id of its database. `last` is the whole key that a page goes on after, if it
+    is longer than the store keeps keys (`longkeys`).
     """
 
     prefix: tuple[object, ...]
@@ -42,6 +43,7 @@ class Bounds:
     only: KeyPattern | None = None
     origin: int = 0
     database: str = ""
+    last: bytes | None = None
 
     def page(self) -> Bounds:
         """The bounds with room for one row more, which tells whether the page is the last."""
@@ -59,6 +61,8 @@ class Bounds:
         if parts[0] != f"{self.origin:08x}":
             raise InvalidToken("the token is of another scan: name, selection or order differ")
         last = read_bytes(parts[1], _WHAT)
+        if len(last) > KEPT:
+            return replace(self, last=last)
         if self.reverse:
             return replace(self, stop=last if self.stop is None else min(last, self.stop))
         return replace(self, start=max(self.start, last + b"\0"))

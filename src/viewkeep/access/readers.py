@@ -254,6 +254,10 @@ class TableReader:
             return store.get(self.base.number, encoded)
         return [self._row_at(store, key, cut) for key in encoded]
 
+    def key_of(self, row: bytes) -> tuple[object, ...]:
+        """The values of a row's key columns."""
+        return self.base.key_of(row)
+
     def positions(self, names: Iterable[str]) -> tuple[int, ...]:
         """Where columns stand in a row."""
         return tuple(self.schema.index(name) for name in names)
@@ -298,7 +302,7 @@ class TableReader:
         return chunk
 
     def _fits(self, bounds: Bounds) -> Fits | None:
-        return _fits(bounds.only, self.base.key_of)
+        return _fits(bounds.only, self.key_of)
 
     def frame(self, rows: Sequence[bytes], names: Sequence[str] | None = None) -> pl.DataFrame:
         """The columns of row bytes, or some of them."""

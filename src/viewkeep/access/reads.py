@@ -16,6 +16,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from viewkeep.access.longkeys import ordered, whole_key
 from viewkeep.access.measures import Measured, measures_of
 from viewkeep.access.ranges import Bounds, bounds_of
 from viewkeep.access.readers import TableReader, ViewReader
@@ -340,7 +341,11 @@ class Reader:
         reader = self.open(name, point)
         selection["database"] = self.identity
         bounds: Bounds = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
-        pairs = _pairs(reader, self.store, bounds.page(), point)
+        pairs = ordered(
+            lambda part: _pairs(reader, self.store, part, point),
+            lambda row: whole_key(reader.key_codec, reader.key_of(row)),
+            bounds.page(),
+        )
         token = None
         if bounds.limit is not None and len(pairs) > bounds.limit:
             del pairs[bounds.limit :]
