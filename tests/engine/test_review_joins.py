@@ -26,9 +26,10 @@ from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.parcels import REPORT, Message, Outbox, encode_keys
+from viewkeep.engine.parcels import REPORT, Outbox, encode_keys
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
+from viewkeep.engine.spool import Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.stretches import Stretch, levels_to_run, whole_logs
 from viewkeep.ops import arrange

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from viewkeep.delta import WEIGHT
 from viewkeep.engine import stretches
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
+from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.local import catch_up, run_epoch
-from viewkeep.engine.parcels import REPORT, Inbox, Message
+from viewkeep.engine.parcels import REPORT
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import reports_of
+from viewkeep.engine.spool import Message
 from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run, whole_logs
 from viewkeep.errors import PipelineError
 from viewkeep.ops.ordered import TIMES
@@ -270,5 +272,11 @@ def sent_by(
     """The frames of one name that come to the only operator."""
     (operator,) = load_plan(history.store, epoch.plan).program.operators
     sent = [m for s in stretches for m in run_sources(history.store, epoch, s)]
-    inboxes = [Inbox([blob], {operator.id}) for shard, blob in sent if shard != REPORT]
-    return [inbox.take(operator)[name] for inbox in inboxes]
+    frames = []
+    for shard, blob in sent:
+        if shard != REPORT:
+            inbox = Inbox({operator.id})
+            assert not list(inbox.receive(shard, [blob]))
+            (part,) = inbox.parts(operator)
+            frames.append(part[name])
+    return frames

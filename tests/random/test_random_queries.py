@@ -16,13 +16,14 @@ import pytest
 
 import viewkeep
 from viewkeep.database import Database
+from viewkeep.engine import inbox, spool, state
 
 from .play import Tally, play
 
 # In memory where there is such a folder: these tests are about values, not about disks.
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
-SECONDS, LONG_SECONDS = 25.0, 300.0
-FIRST_SEED, FIRST_LONG_SEED = 1, 1_000_000
+SECONDS, PARTS_SECONDS, LONG_SECONDS = 25.0, 10.0, 300.0
+FIRST_SEED, FIRST_PARTS_SEED, FIRST_LONG_SEED = 1, 500_000, 1_000_000
 MOST_REFUSED, MOST_FOREIGN = 0.05, 0.05
 
 
@@ -54,6 +55,17 @@ def run(folder: Path, seconds: float, seed: int) -> None:
 
 def test_random_queries(folder: Path) -> None:
     run(folder, SECONDS, FIRST_SEED)
+
+
+def test_random_queries_in_small_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every input in parts of a few rows, from a file, and written part by part."""
+    monkeypatch.setattr(inbox, "PART_ROWS", 3)
+    monkeypatch.setattr(inbox, "HELD_BYTES", 100)
+    monkeypatch.setattr(inbox, "_SAMPLED", 2)
+    monkeypatch.setattr(inbox, "_LATER_BYTES", 50)
+    monkeypatch.setattr(spool, "HELD_BYTES", 1_000)
+    monkeypatch.setattr(state, "_MUCH_ROWS", 2)
+    run(folder, PARTS_SECONDS, FIRST_PARTS_SEED)
 
 
 @pytest.mark.long

@@ -34,16 +34,22 @@ class _Strings(NamedTuple):
 class Body(NamedTuple):
     """A frame: its columns in order; strings of one length by their column; the rest by Arrow."""
 
+    rows: int
     names: list[str]
     strings: dict[str, _Strings]
     shrunk: list[str]  # columns of the rest that were of eight bytes
     rest: bytes
 
+    @property
+    def size(self) -> int:
+        """The bytes of the frame, about."""
+        return len(self.rest) + self.rows * sum(len(one.first) for one in self.strings.values())
+
 
 def to_body(frame: pl.DataFrame) -> Body:
     """A frame as bytes."""
     if frame.height < _FEW:
-        return Body(frame.columns, {}, [], _to_ipc(frame))
+        return Body(frame.height, frame.columns, {}, [], _to_ipc(frame))
     strings: dict[str, _Strings] = {}
     shrunk: list[str] = []
     rest: list[pl.Series] = []
@@ -56,7 +62,7 @@ def to_body(frame: pl.DataFrame) -> Body:
             rest.append(column.shrink_dtype())
         else:
             rest.append(column)
-    return Body(frame.columns, strings, shrunk, _to_ipc(pl.DataFrame(rest)))
+    return Body(frame.height, frame.columns, strings, shrunk, _to_ipc(pl.DataFrame(rest)))
 
 
 def from_body(body: Body) -> pl.DataFrame:

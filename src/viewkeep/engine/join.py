@@ -14,7 +14,7 @@ is bounded by `ROWS_AT_ONCE` and not by the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -32,14 +32,16 @@ _FEW = 1_000  # rows up to which Python's own loops are faster than queries
 
 
 def run_join(
-    operator: Operator, state: ShardState, left: pl.DataFrame | None, right: pl.DataFrame | None
+    operator: Operator,
+    state: ShardState,
+    left: Iterable[pl.DataFrame],
+    right: Iterable[pl.DataFrame],
 ) -> Iterator[pl.DataFrame]:
-    """The changes of a join, given those of its sides (None: no changes)."""
+    """The changes of a join, given those of its sides, each in any number of frames."""
     node = operator.node
     assert isinstance(node, Join)
     sides = [_Side(port, state) for port in operator.ports]
-    ours = None if left is None or left.height == 0 else sides[0].grouped(left)
-    theirs = None if right is None or right.height == 0 else sides[1].grouped(right)
+    ours, theirs = _Grouped(sides[0], left), _Grouped(sides[1], right)
     if node.shows_right:
         yield from _inner(sides, ours, theirs)
     if node.kind != "inner":
@@ -148,34 +150,49 @@ class _Side:
         return run_steps(steps, frame)
 
 
-def _inner(
-    sides: list[_Side], ours: pl.DataFrame | None, theirs: pl.DataFrame | None
-) -> Iterator[pl.DataFrame]:
-    if ours is not None:
-        yield from sides[1].matched(ours)
-    if theirs is not None:
-        yield from sides[0].matched(theirs, mine_is_left=True)
-    if ours is not None and theirs is not None:
-        others = without(theirs, KEY, WEIGHT).hstack([theirs[WEIGHT].alias(_OTHER)])
-        for part in _pairs(ours, others, GROUP):
-            product = part[WEIGHT] * part[_OTHER]
-            yield without(part, WEIGHT, _OTHER, GROUP).hstack([product])
+class _Grouped:
+    """The changes of one side with the bytes of their group. Frames in a list are made once."""
+
+    def __init__(self, side: _Side, frames: Iterable[pl.DataFrame]):
+        self._side, self._frames = side, frames
+        self._made = list(self._make()) if isinstance(frames, (list, tuple)) else None
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        return self._make() if self._made is None else iter(self._made)
+
+    def _make(self) -> Iterator[pl.DataFrame]:
+        return (self._side.grouped(frame) for frame in self._frames if frame.height)
+
+
+def _inner(sides: list[_Side], ours: _Grouped, theirs: _Grouped) -> Iterator[pl.DataFrame]:
+    for left in ours:
+        yield from sides[1].matched(left)
+    for right in theirs:
+        yield from sides[0].matched(right, mine_is_left=True)
+    for right in theirs:
+        others = without(right, KEY, WEIGHT).hstack([right[WEIGHT].alias(_OTHER)])
+        for left in ours:
+            for part in _pairs(left, others, GROUP):
+                product = part[WEIGHT] * part[_OTHER]
+                yield without(part, WEIGHT, _OTHER, GROUP).hstack([product])
 
 
 def _existence(
-    node: Join, sides: list[_Side], ours: pl.DataFrame | None, theirs: pl.DataFrame | None
+    node: Join, sides: list[_Side], ours: _Grouped, theirs: _Grouped
 ) -> Iterator[pl.DataFrame]:
     """The changes of left rows that have (semi), or have not (left, anti), a partner."""
-    touched = [frame[GROUP] for frame in (ours, theirs) if frame is not None]
-    if not touched:
-        return
-    before, after = sides[1].present(pl.concat(touched).unique(), theirs)
     wanted = node.kind == "semi"
-    if ours is not None:
-        has = pl.col(GROUP).is_in(after.implode())
-        yield ours.filter(has if wanted else ~has).drop(GROUP)
-    if theirs is None:
+    parts = [right.select(GROUP, KEY, WEIGHT) for right in theirs]
+    changes = pl.concat(parts) if parts else None
+    there: tuple[pl.Series, pl.Series] | None = None
+    for left in ours:
+        touched = [left[GROUP]] if changes is None else [left[GROUP], changes[GROUP]]
+        there = sides[1].present(pl.concat(touched).unique(), changes)
+        has = pl.col(GROUP).is_in(there[1].implode())
+        yield left.filter(has if wanted else ~has).drop(GROUP)
+    if changes is None:
         return
+    before, after = there or sides[1].present(changes[GROUP].unique(), changes)
     for groups, shown in (
         (after.filter(~after.is_in(before.implode())), wanted),
         (before.filter(~before.is_in(after.implode())), not wanted),

@@ -18,14 +18,13 @@ from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
+from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.loading import Chunk, Progress
 from viewkeep.engine.parcels import (
     REPORT,
     ROWS,
     SHARD,
     Frames,
-    Inbox,
-    Message,
     Outbox,
     encode_rows,
     pack,
@@ -33,6 +32,7 @@ from viewkeep.engine.parcels import (
 )
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.readers import rows_from, run_reader
+from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.engine.stretches import Stretch
@@ -58,7 +58,7 @@ def run_sources(
     program = load_plan(store, epoch.plan).program
     blame = Blame(program, announce)
     outbox = Outbox(store.shards)
-    inbox: dict[str, list[pl.DataFrame]] = {}
+    inbox = Inbox(())
     progress = Progress()
     rows_in = 0
 
@@ -68,7 +68,7 @@ def run_sources(
                 if feed.local:
                     kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
                     if is_whole:
-                        inbox.setdefault(operator.id, []).append(pl.DataFrame([*kept, rows[HOME]]))
+                        inbox.put(operator.id, ROWS, pl.DataFrame([*kept, rows[HOME]]))
                     else:
                         net = net_rows(pl.DataFrame([*kept, rows[HOME].alias(SHARD)]))
                         outbox.put(operator, ROWS, net)
@@ -123,13 +123,13 @@ def run_level(
     began = time.perf_counter()
     program = load_plan(store, epoch.plan).program
     blame = Blame(program, announce)
-    blobs: dict[int, list[bytes]] = {}
-    for shard, blob in messages:
-        if shard == REPORT:
-            yield shard, blob
+    mailbox = Mailbox()
+    for message in messages:
+        if message[0] == REPORT:
+            yield message
         else:
-            blobs.setdefault(shard, []).append(blob)
-    if strays := set(blobs).difference(shards):
+            mailbox.put(message)
+    if strays := set(mailbox.shards).difference(shards):
         raise PipelineError(f"rows for shards {sorted(strays)} came to a task that lacks them")
     here = program.at_level(level)
     if level == 1:
@@ -143,17 +143,17 @@ def run_level(
         # with each part, and must have the same parts whoever runs the epoch.
         outbox = Outbox(store.shards)
         state = ShardState(store, shard, epoch.epoch, epoch.horizon)
-        inbox = Inbox(blobs.pop(shard, ()), targets)
+        inbox = Inbox(targets)
+        yield from inbox.receive(shard, mailbox.take(shard))
         rows_in += inbox.rows
         for operator in here:
             if operator.id not in inbox and operator.id not in busy:
                 continue
             with blame(operator.id):
-                frames = inbox.take(operator)
                 chunks = _state_chunks(epoch, state, program, operator)
                 for loaded, chunk in chunks.items():
                     progress.note(loaded, shard, chunk)
-                for delta in _together(_run_operator(program, operator, state, frames)):
+                for delta in _together(_run_operator(program, operator, state, inbox)):
                     _hand_on(program, operator, delta, chunks, state, inbox, outbox, blame)
                     if outbox.full:
                         yield from outbox.messages()
@@ -166,19 +166,27 @@ def run_level(
                             if outbox.full:
                                 yield from outbox.messages()
         written += state.commit()
-        yield from inbox.passed_on(shard)
         yield from outbox.messages()
     spent = time.perf_counter() - began
     yield REPORT, progress.report(level, rows_in, written, spent).encode()
 
 
 def _run_operator(
+    program: Program, operator: Operator, state: ShardState, inbox: Inbox
+) -> Iterator[pl.DataFrame]:
+    """The changes of an operator's rows, part by part; none of an Arrange that nobody reads."""
+    if operator.ports:
+        yield from run_reader(operator, state, inbox.ports(operator))
+        return
+    for frames in inbox.parts(operator):
+        yield from _run_part(program, operator, state, frames)
+        state.commit_if_much()
+
+
+def _run_part(
     program: Program, operator: Operator, state: ShardState, frames: Frames
 ) -> Iterator[pl.DataFrame]:
-    """The changes of an operator's rows; none of an Arrange that nobody reads."""
-    if operator.ports:
-        yield from run_reader(operator, state, frames)
-    elif isinstance(operator.node, Aggregate):
+    if isinstance(operator.node, Aggregate):
         heard = bool(program.consumers(operator.id) or program.readers(operator.id))
         delta = run_aggregate(operator, state, frames, heard)
         if delta is not None:
@@ -290,22 +298,21 @@ def _state_chunks(
 
 
 def _write_local(
-    store: Store,
-    epoch: OpenEpoch,
-    program: Program,
-    inbox: dict[str, list[pl.DataFrame]],
-    blame: Blame,
+    store: Store, epoch: OpenEpoch, program: Program, inbox: Inbox, blame: Blame
 ) -> int:
     """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
     states: dict[int, ShardState] = {}
-    for target, parts in inbox.items():
-        delta = parts[0] if len(parts) == 1 else pl.concat(parts)
-        homes, table = delta[HOME].to_numpy(), program.by_id[target].rows_table
-        present = np.unique(homes).tolist()
-        for shard in present:
-            part = chosen(delta, homes == shard) if len(present) > 1 else delta
-            if shard not in states:
-                states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
-            with blame(target):
-                states[shard].stage(table, *changes_of(part))
+    for target in inbox.targets:
+        operator = program.by_id[target]
+        for frames in inbox.parts(operator):
+            delta = frames[ROWS]
+            homes = delta[HOME].to_numpy()
+            present = np.unique(homes).tolist()
+            for shard in present:
+                part = chosen(delta, homes == shard) if len(present) > 1 else delta
+                if shard not in states:
+                    states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
+                with blame(target):
+                    states[shard].stage(operator.rows_table, *changes_of(part))
+                states[shard].commit_if_much()
     return sum(states[shard].commit() for shard in sorted(states))

@@ -14,9 +14,10 @@ from viewkeep.engine.blame import Announce
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.failures import leave_out
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import Message
+from viewkeep.engine.parcels import REPORT
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
+from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.errors import OperatorFailed
 from viewkeep.stores.contract import Store
@@ -40,26 +41,30 @@ def run_epoch(
     Outgrown if more than `most` bytes lie between two levels; the epoch can then be run again, by
     this or in any other way.
     """
-    messages: list[Message] = []
+    reports: list[Message] = []
+    messages = Mailbox()
     program = load_plan(store, epoch.plan).program
     shares = even_stretches(program, epoch)
     for stretch in chain.from_iterable(shares):
-        _hold(messages, run_sources(store, epoch, stretch, announce), most)
+        _hold(messages, reports, run_sources(store, epoch, stretch, announce), most)
     for level in range(1, levels_to_run(program, epoch, shares)):
-        sent, messages = messages, []
+        sent, messages = messages, Mailbox()
         for task in range(tasks):
-            mine = [message for message in sent if message[0] % tasks == task]
             shards = range(task, store.shards, tasks)
-            _hold(messages, run_level(store, epoch, level, shards, mine, announce), most)
-    return reports_of(messages)
+            mine = ((shard, blob) for shard in shards for blob in sent.take(shard))
+            _hold(messages, reports, run_level(store, epoch, level, shards, mine, announce), most)
+    return reports_of([*reports, *((shard, b"") for shard in messages.shards)])
 
 
-def _hold(held: list[Message], more: Iterable[Message], most: int | None) -> None:
-    size = sum(len(blob) for _, blob in held)
-    for message in more:
-        held.append(message)
-        size += len(message[1])
-        if most is not None and size > most:
+def _hold(
+    mailbox: Mailbox, reports: list[Message], sent: Iterable[Message], most: int | None
+) -> None:
+    for message in sent:
+        if message[0] == REPORT:
+            reports.append(message)
+            continue
+        mailbox.put(message)
+        if most is not None and mailbox.size > most:
             raise Outgrown(f"more than {most:,} bytes lie between two levels")
 
 

@@ -8,7 +8,7 @@ map-side combine and the re-distribution free to regroup them.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -20,7 +20,8 @@ from viewkeep.codec.keys import KeyCodec, key_series
 from viewkeep.codec.many import hash_keys
 from viewkeep.codec.packed import Packed
 from viewkeep.delta import KEY, WEIGHT, chosen, without
-from viewkeep.engine.frames import Body, from_body, to_body
+from viewkeep.engine.frames import Body, to_body
+from viewkeep.engine.spool import Message
 from viewkeep.ops.aggregate import gains
 from viewkeep.ops.arrange import ENCODED, ROW, net_rows
 from viewkeep.ops.ordered import added_up, mostly_differ
@@ -28,9 +29,8 @@ from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate, Arrange
 from viewkeep.plan.program import Operator
 
-Message: TypeAlias = tuple[int, bytes]  # target shard, blob
 REPORT = -1  # the "shard" of reports, which travel on to the driver
-GROUPS, ROWS, _VALUES = "groups", "rows", "values"
+GROUPS, ROWS, VALUES = "groups", "rows", "values"
 SHARD = "#shard"
 _COMBINE_AT = 100_000  # rows of one frame
 _SEND_AT = 400_000  # rows of all frames
@@ -91,7 +91,7 @@ class _Held:
         self.rows += frame.height
         if self.limit is None or self.rows <= self.limit:
             return
-        if len(self.parts) > 1 and self.name.startswith(_VALUES) and mostly_differ(self.parts):
+        if len(self.parts) > 1 and self.name.startswith(VALUES) and mostly_differ(self.parts):
             self.limit = None
             return
         whole = combine(self.operator, self.name, self.parts)
@@ -161,46 +161,9 @@ class Outbox:
             yield shard, pickle.dumps(items, protocol=5)
 
 
-class Inbox:
-    """What has arrived for one shard: frames by operator and name, and items for later levels."""
-
-    def __init__(self, blobs: Iterable[bytes], here: Container[str]):
-        self._frames: dict[str, dict[str, list[pl.DataFrame]]] = {}
-        self.later: list[Item] = []
-        self.rows = 0
-        for blob in blobs:
-            for target, name, body in pickle.loads(blob):
-                if target in here:
-                    frame = from_body(body)
-                    self.rows += frame.height
-                    self.put(target, name, frame)
-                else:
-                    self.later.append((target, name, body))
-
-    def put(self, target: str, name: str, frame: pl.DataFrame) -> None:
-        """Add a frame that was made on this shard."""
-        self._frames.setdefault(target, {}).setdefault(name, []).append(frame)
-
-    def __contains__(self, operator: str) -> bool:
-        return operator in self._frames
-
-    def take(self, operator: Operator) -> Frames:
-        """All that has arrived for an operator, each frame combined but those of values."""
-        found = self._frames.pop(operator.id, {})
-        return {
-            name: pl.concat(parts) if name.startswith(_VALUES) else combine(operator, name, parts)
-            for name, parts in found.items()
-        }
-
-    def passed_on(self, shard: int) -> Iterator[Message]:
-        """The items for later levels, as they came."""
-        if self.later:
-            yield shard, pickle.dumps(self.later, protocol=5)
-
-
 def values_name(place: int) -> str:
     """The name of the frame with the values for an ordered table of an Aggregate."""
-    return f"{_VALUES}{place}"
+    return f"{VALUES}{place}"
 
 
 def port_name(port: int) -> str:

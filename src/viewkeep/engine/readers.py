@@ -7,12 +7,12 @@ belongs to some rows of that arrangement can be made at any time, which is how c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
 from viewkeep.engine.join import join_rows, run_join
-from viewkeep.engine.parcels import Frames, port_name
+from viewkeep.engine.parcels import port_name
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.engine.topk import run_top_k, top_rows
@@ -21,16 +21,21 @@ from viewkeep.plan.nodes import Join, TopK
 from viewkeep.plan.program import Operator
 
 
-def run_reader(operator: Operator, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
-    """The changes of a reader's rows, given those at its ports."""
-    if not frames:
+def run_reader(
+    operator: Operator, state: ShardState, changes: Mapping[str, Iterable[pl.DataFrame]]
+) -> Iterator[pl.DataFrame]:
+    """The changes of a reader's rows, given those at its ports, in one or several frames each."""
+    if not changes:
         return
     if isinstance(operator.node, Join):
-        yield from run_join(operator, state, frames.get(port_name(0)), frames.get(port_name(1)))
-    elif isinstance(operator.node, TopK):
-        yield from run_top_k(operator, state, frames[port_name(0)])
+        left, right = (changes.get(port_name(place), ()) for place in range(2))
+        yield from run_join(operator, state, left, right)
+        return
+    whole = pl.concat(changes[port_name(0)])
+    if isinstance(operator.node, TopK):
+        yield from run_top_k(operator, state, whole)
     else:
-        yield from run_window(operator, state, frames[port_name(0)])
+        yield from run_window(operator, state, whole)
 
 
 def rows_from(operator: Operator, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:

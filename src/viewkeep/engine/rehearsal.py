@@ -12,7 +12,6 @@ import json
 import os
 import resource
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -23,8 +22,9 @@ from viewkeep.engine.blame import Announce, reason_of
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.failures import without
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import REPORT, Message
+from viewkeep.engine.parcels import REPORT
 from viewkeep.engine.programs import Failure, commit_plan, load_plan, newest_plan
+from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.errors import OperatorFailed
 from viewkeep.stores import open_store
@@ -62,26 +62,6 @@ class DryStore(FaultyStore):
         return act(*args, **options)
 
 
-class Spool:
-    """Messages between two levels, in a file: tasks of a pipeline do not hold them in memory."""
-
-    def __init__(self, messages: Iterable[Message]):
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
-        self._places: dict[int, list[tuple[int, int]]] = {}
-        end = 0
-        for shard, blob in messages:
-            if shard != REPORT:
-                self._places.setdefault(shard, []).append((end, len(blob)))
-                self._file.write(blob)
-                end += len(blob)
-
-    def of(self, shard: int) -> Iterator[Message]:
-        """The messages for a shard."""
-        for place, size in self._places.get(shard, ()):
-            self._file.seek(place)
-            yield shard, self._file.read(size)
-
-
 def rehearse(store: Store, number: int, views: Collection[str], announce: Announce) -> None:
     """Run the open epoch of this number without some views, one operator after the other."""
     dry = DryStore(store)
@@ -99,13 +79,26 @@ def _run(store: Store, epoch: OpenEpoch, announce: Announce) -> None:
     program = load_plan(store, epoch.plan).program
     shares = even_stretches(program, epoch)
     stretches = chain.from_iterable(shares)
-    sent = Spool(m for s in stretches for m in run_sources(store, epoch, s, announce))
+    sent = _posted(m for s in stretches for m in run_sources(store, epoch, s, announce))
     for level in range(1, levels_to_run(program, epoch, shares)):
-        sent = Spool(
-            message
-            for shard in range(store.shards)
-            for message in run_level(store, epoch, level, [shard], sent.of(shard), announce)
-        )
+        sent = _posted(_run_shards(store, epoch, level, sent, announce))
+
+
+def _run_shards(
+    store: Store, epoch: OpenEpoch, level: int, sent: Mailbox, announce: Announce
+) -> Iterator[Message]:
+    for shard in range(store.shards):
+        messages = ((shard, blob) for blob in sent.take(shard))
+        yield from run_level(store, epoch, level, [shard], messages, announce)
+
+
+def _posted(messages: Iterable[Message]) -> Mailbox:
+    """The messages for a level; like tasks of a pipeline, it does not hold many in memory."""
+    mailbox = Mailbox()
+    for message in messages:
+        if message[0] != REPORT:
+            mailbox.put(message)
+    return mailbox
 
 
 def _main() -> None:

@@ -1,7 +1,8 @@
 """State of one shard as an epoch sees it: reads pinned at the epoch before, writes stamped with it.
 
-Law: `lookup` never sees a write of the running epoch, however often its tasks run; `commit` stamps
-all staged writes of a level in one transaction.
+Law: `lookup` never sees a write of the running epoch, however often its tasks run. So what is
+staged may be written in as many transactions as memory asks for: no read sees the half of it, and
+an epoch that is published has written it all. Each key is written once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import Chunk, Floor, Found, StateWrite, Store
 
 ROWS_AT_ONCE = 20_000  # of those found by prefixes
+_MUCH_ROWS = 500_000  # staged, from which they are written
+_MUCH_BYTES = 64 << 20
 
 
 class ShardState:
@@ -23,6 +26,7 @@ class ShardState:
     def __init__(self, store: Store, shard: int, epoch: int, horizon: int):
         self.store, self.shard, self.epoch, self.horizon = store, shard, epoch, horizon
         self._staged: list[StateWrite] = []
+        self._rows = self._bytes = self._written = 0
 
     def lookup(self, table: StateTable, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of these keys at the epoch before."""
@@ -81,12 +85,31 @@ class ShardState:
         rows: Sequence[bytes | None] | Packed,
         are_new: bool = False,
     ) -> None:
-        """Note rows to write; nothing reaches the store before `commit`."""
+        """Note rows to write; they reach the store with `commit`."""
         if keys:
             self._staged.append(StateWrite(table.number, keys, rows, are_new))
+            self._rows += len(keys)
+            self._bytes += _size(keys) + _size(rows)
+
+    def commit_if_much(self) -> None:
+        """Write what was staged if it is so much that it should not wait for the rest."""
+        if self._rows >= _MUCH_ROWS or self._bytes >= _MUCH_BYTES:
+            self._write()
 
     def commit(self) -> int:
-        """Write what was staged, in one transaction; return the number of rows."""
+        """Write what was staged, in one transaction; return the number of rows since the start."""
+        self._write()
+        return self._written
+
+    def _write(self) -> None:
         if self._staged:
             self.store.state_apply(self.shard, self.epoch, self.horizon, self._staged)
-        return sum(len(write.keys) for write in self._staged)
+        self._written += self._rows
+        self._staged, self._rows, self._bytes = [], 0, 0
+
+
+def _size(strings: Sequence[bytes | None] | Packed) -> int:
+    """The bytes of keys or rows."""
+    if isinstance(strings, Packed):
+        return int(strings.spans.sum())
+    return sum(map(len, filter(None, strings)))

@@ -10,6 +10,8 @@ it.
 from __future__ import annotations
 
 import gc
+import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,9 +21,9 @@ from pyspark.sql import SparkSession
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import Message
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
+from viewkeep.engine.spool import Message
 from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
@@ -125,9 +127,12 @@ def _open(url: str, number: int) -> tuple[Store, OpenEpoch]:
 
 @cache
 def _settle() -> None:
-    """Take what this worker has imported out of garbage collection.
+    """Take what this worker has imported out of garbage collection; spool where Spark spills.
 
     Spark's workers collect garbage after every task. To look through all modules takes 30 ms, in
     which the worker's next task waits, and there is no garbage in them.
     """
     gc.freeze()
+    folders = os.environ.get("SPARK_LOCAL_DIRS")
+    if folders:
+        tempfile.tempdir = folders.split(",")[0]
