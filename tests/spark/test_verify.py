@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import re
 from collections.abc import Callable
@@ -152,3 +153,52 @@ def test_multisets_and_tolerance(spark: SparkSession) -> None:
     assert counts(rows(("a", 1.0)), rows(("a", 1.0 + 1e-9))) == {MISSING: 1, EXTRA: 1}
     assert counts(rows(("a", float("nan"))), rows(("a", float("nan")))) == {}
     assert counts(rows(("a", None)), rows(("a", 0.0))) == {MISSING: 1, EXTRA: 1}
+
+
+EXTREMES = {
+    "plain": "SELECT g, avg(b) AS a FROM t GROUP BY g",
+    "parts": "SELECT avg(DISTINCT b) AS a, avg(b) FILTER (WHERE id > 1) AS p, avg(x) AS x FROM t",
+    "windowed": "SELECT id, avg(b) OVER (PARTITION BY g) AS a FROM t",
+    "nested": "SELECT count(a) AS n, max(a) AS m FROM plain",
+    "dates": "SELECT id, date_add(d, 1) AS a, ts + INTERVAL 1 DAY AS b, add_months(d, -1) AS c"
+    " FROM t",
+    "counted": "SELECT count(date_add(d, 1)) AS n, count(date_sub(d, 1)) AS m FROM t",
+    "grouped": "SELECT date_add(d, 1) AS k, count(*) AS n FROM t GROUP BY date_add(d, 1)",
+}
+
+
+def test_no_alarm_where_spark_means_something_else(db: Database, spark: SparkSession) -> None:
+    """Averages that doubles cannot add, and dates that Python does not have."""
+    db.sql("""
+        CREATE TABLE t (id BIGINT PRIMARY KEY, g INT, b BIGINT, x DOUBLE, d DATE, ts TIMESTAMP)
+    """)
+    for name, query in EXTREMES.items():
+        db.sql(f"CREATE VIEW {name} AS {query}")
+    ends = [dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(2024, 2, 29), None]
+    values = [2**63 - 1, -(2**63), 2**62 + 1, -(2**62), 5, 2**63 - 1, -(2**63) + 3, None]
+    rows = [
+        {
+            "id": n,
+            "g": n // 4,
+            "b": value,
+            "x": n / 2,
+            "d": ends[n % 4],
+            "ts": ends[n % 4] and dt.datetime.combine(ends[n % 4], dt.time(12)),
+        }
+        for n, value in enumerate(values)
+    ]
+    db.put("t", rows)
+    catch_up(db.store)
+    verdicts = db.verify(spark=spark)
+    assert {v.view: (v.missing, v.extra, v.problem) for v in verdicts} == dict.fromkeys(
+        EXTREMES, (0, 0, None)
+    )
+    codec = db.catalog.current().program.placements["plain"].table.row_codec
+
+    def change(row: bytes) -> bytes:
+        *values, average = codec.decode_one(row)
+        return codec.encode_one([*values, average + 1.0])
+
+    damage(db, "plain", change)
+    (verdict,) = db.verify("plain", spark=spark)
+    assert not verdict.ok
