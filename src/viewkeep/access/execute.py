@@ -42,6 +42,7 @@ from viewkeep.plan.program import Program, extend_program
 from viewkeep.sql import statements as st
 from viewkeep.sql.agreed import DiffersError
 from viewkeep.sql.analyse import analyse, make_view
+from viewkeep.sql.bulk import SHORTEST, split_rows, stored_rows
 from viewkeep.sql.keys import key_values
 from viewkeep.sql.outside import outside
 from viewkeep.sql.parameters import (
@@ -97,6 +98,11 @@ class Executor:
         dialect: str = SPARK,
     ) -> Iterator[Result]:
         """As `run`, for statements that are not `known`."""
+        if dialect == SPARK and not parameters and len(text) >= SHORTEST:
+            inserted = self._bulk(text)
+            if inserted is not None:
+                yield inserted
+                return
         trees = self._trees(text, parameters, dialect)
         for tree in trees:
             basis = self._reader.current()
@@ -104,6 +110,25 @@ class Executor:
             if len(trees) == 1 and isinstance(analysed.statement, _KEPT):
                 self._statements.keep(text, parameters, dialect, analysed)
             yield self._run(analysed, at)
+
+    def _bulk(self, text: str) -> Result | None:
+        """The result of an INSERT of many plain rows; None if it is something else."""
+        found = split_rows(text)
+        if found is None:
+            return None
+        head, rows = found
+        try:
+            statement = self._analyse(self._trees(head, (), SPARK)[0], self._reader.current())
+        except SqlError:
+            return None  # the statement as it is written says what is wrong
+        insert = statement.statement
+        if not isinstance(insert, st.Insert) or insert.query is not None:
+            return None
+        schema = self._reader.table(insert.table).schema
+        stored = stored_rows(rows, [schema[name] for name in insert.columns])
+        if stored is None:
+            return None
+        return _done(self._insert(replace(insert, rows=stored)), "inserted")
 
     def one(
         self,

@@ -178,11 +178,14 @@ class _Definitions:
             # Spark has resolved the names: the next view is defined by its own text again.
             self._made, self._adapted = before & made, False
 
-    def _views_below(self, view: str) -> Iterator[str]:
-        if view in self.plan.views:
-            yield view
-            for name in self.plan.views[view].reads:
-                yield from self._views_below(name)
+    def _views_below(self, view: str) -> set[str]:
+        found, left = set(), [view]
+        while left:
+            name = left.pop()
+            if name in self.plan.views and name not in found:
+                found.add(name)
+                left += self.plan.views[name].reads
+        return found
 
     def _text(self, view: str) -> str | None:
         found = self.plan.views[view]
