@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from zlib import crc32
 
 from viewkeep.access.slices import split_slice
@@ -165,7 +166,7 @@ def merged(
     for part in parts:
         several += 1
         for rows in chunks(chunk, part, bounds, fits):
-            size = sum(len(key) + len(row) for key, row in rows)
+            size = sum(map(len, chain.from_iterable(rows)))
             hold(size + _PAIR_BYTES * len(rows), "reading rows")
             found.extend(rows)
     if several > 1:

@@ -42,7 +42,7 @@ class Turns:
         with self._changed:
             self._waiting.append(ticket)
             try:
-                while self._waiting[0] is not ticket or self._free < size:
+                while True:
                     now = time.monotonic()
                     if not has_place and now >= soon and self._places > 0:
                         self._places, has_place = self._places - 1, True
@@ -53,6 +53,8 @@ class Turns:
                             f"hold together (max_memory), and {len(self._waiting)} wait for them; "
                             "try again"
                         )
+                    if self._waiting[0] is ticket and self._free >= size:
+                        break
                     self._changed.wait(None if until is None else until - now)
                 self._free -= size
             finally:
