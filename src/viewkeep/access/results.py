@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHOWN_ROWS = 40  # rows that `repr` shows
+_PIECE_ROWS = 2_000  # rows that are made Python's values at once
 
 
 class Result:
@@ -71,11 +72,21 @@ class Result:
         """The rows as dicts of Python values."""
         if self._made is None:
             return [dict(zip(self._names, row, strict=True)) for row in self._rows]
-        return self._made.to_dicts()
+        if self._made.height <= _PIECE_ROWS:
+            return self._made.to_dicts()
+        return [row for piece in self._pieces() for row in piece.to_dicts()]
 
     def tuples(self) -> list[tuple[Any, ...]]:
         """The rows as tuples, in the order of `columns`."""
-        return list(self._rows) if self._made is None else self._made.rows()
+        if self._made is None:
+            return list(self._rows)
+        if self._made.height <= _PIECE_ROWS:
+            return self._made.rows()
+        return [row for piece in self._pieces() for row in piece.rows()]
+
+    def _pieces(self) -> Iterator[pl.DataFrame]:
+        """The rows in parts: polars lets no other thread run while it makes Python's values."""
+        return self._frame.iter_slices(_PIECE_ROWS)
 
     def one(self) -> dict[str, Any]:
         """The only row; ValueError if there is none or more than one."""

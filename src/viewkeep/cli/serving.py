@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from functools import partial
@@ -136,6 +137,8 @@ def serve(
         Server(db, settings) as server,
     ):
         _print_addresses(server.addresses, as_json)
+        # What is there now stays. The collector need not look at it again, which took 60 ms a time.
+        gc.freeze()
         if run:
             keep_running(partial(db.pipeline, master), db.store, told)
         while not told.wait(LOOK_SECONDS):

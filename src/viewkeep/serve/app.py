@@ -47,6 +47,7 @@ def create_app(service: Service) -> FastAPI:
         redirect_slashes=False,
     )
     app.router.route_class = ExactRoute
+    app.state.service = service
     add_handlers(app)
     for part in (reading, writing, statements, feeds, catalog, health):
         part.routes(app, service)

@@ -31,6 +31,7 @@ from viewkeep.serve.threads import Threads
 from viewkeep.status import Status
 
 THREADS, WRITERS = 16, 4  # for reads, and for writes, of which a node takes one at a time
+PARSERS = 2  # for reading long texts, which takes the interpreter
 WAITING = 2_000  # pieces of work that may wait for a thread, of reads and of writes
 # Reads of base tables as they are now, and reads that pin an epoch, wait for writers.
 LONG_WAIT_SECONDS = 1.0  # after which at most half of the threads for reads go on waiting
@@ -54,6 +55,7 @@ class Service:
         long_waits = LongWaits(LONG_WAIT_SECONDS, threading.Semaphore(THREADS // 2))
         self._readers = Threads("read", THREADS, WAITING, long_waits)
         self._writers = Threads("write", WRITERS, WAITING)
+        self._parsers = Threads("parse", PARSERS, WAITING)
         self._turns = Turns(settings.max_memory, THREADS // 2)
         self.status: Lookout[Status] = Lookout(lambda: db.status())
         self.figures: Lookout[Figures] = Lookout(lambda: Figures.of(db))
@@ -91,6 +93,10 @@ class Service:
         """
         bounded = self._bounded(work)
         return await self._writers.run(self.settings.max_seconds, bounded, *args, **kwargs)
+
+    async def parse(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run work that reads a long text, and nothing of the store, in a thread of its own."""
+        return await self._parsers.run(self.settings.max_seconds, work, *args, **kwargs)
 
     def _bounded(self, work: Callable[P, T]) -> Callable[P, T]:
         """Work within the budget of a request, whose time begins now."""
@@ -155,5 +161,5 @@ class Service:
         await self.hub.stop()
         if self._following is not None:
             await self._following
-        for part in (self._readers, self._writers, self.status, self.figures):
+        for part in (self._readers, self._writers, self._parsers, self.status, self.figures):
             part.close()

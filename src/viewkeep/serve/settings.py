@@ -29,6 +29,11 @@ class Settings:
     tls_key: Path | None = None
     max_body: int = 16 * MIB  # bytes of one request
     max_rows: int = 100_000  # of one answer
+    max_written: int = 100_000  # rows or keys of one request
+    max_sql: int = 64 * 1024  # characters of SQL to parse; for MySQL without the constants in it
+    max_statements: int = 1_000  # of one text
+    max_parameters: int = 65_535  # of one statement
+    max_key: int = 64 * 1024  # characters of a text in a key
     max_answer: int = 64 * MIB  # bytes of the values of one answer to a query
     max_seconds: float = 30.0  # of one request
     max_query_memory: int = 1_024 * MIB  # bytes that one query may hold

@@ -161,3 +161,12 @@ def test_guesses_side_by_side_are_not_looked_at(serve: Serve) -> None:
             client.close()
     assert set(answers) == {1045, 1129}
     assert answers.count(1045) <= 3
+
+
+def test_many_placeholders_are_refused(serve: Serve) -> None:
+    server = serve(max_parameters=2)
+    with RawClient(server.port) as client:
+        assert client.prepare("SELECT ?, ?")[1] == 2
+        with pytest.raises(RuntimeError, match="too many placeholders") as refused:
+            client.prepare("SELECT ?, ?, ?")
+        assert refused.value.args[1] == 1390

@@ -35,7 +35,7 @@ Key = Annotated[list[str] | None, Query(max_length=64)]
 class Statement(BaseModel):
     """SQL to run, or to explain."""
 
-    sql: str = Field(max_length=1_000_000)
+    sql: str = Field(max_length=64 * 1024)
     explain: bool = False
 
 

@@ -1,12 +1,13 @@
 """Answers and requests in exact JSON.
 
-Law: every JSON body that goes in or out passes `values`, so that no digit of it is lost.
+Law: every JSON body that goes in or out passes `values`, so that no digit of it is lost. The event
+loop reads only short ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
@@ -15,6 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from viewkeep.serve.http.values import MEDIA_TYPE, dumps, loads
 
+if TYPE_CHECKING:
+    from viewkeep.serve.service import Service
+
+SHORT_BYTES = 16 * 1024  # of a body that is read at once
 PIECE_BYTES = 256 * 1024  # of an answer, written at once
 
 
@@ -49,7 +54,12 @@ class ExactRequest(Request):
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = loads(await self.body())
+            body = await self.body()
+            if len(body) <= SHORT_BYTES:
+                self._json = loads(body)
+            else:
+                service: Service = self.app.state.service
+                self._json = await service.parse(loads, body, service.settings.max_written)
         return self._json
 
 

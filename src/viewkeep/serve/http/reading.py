@@ -150,7 +150,8 @@ def routes(app: FastAPI, service: Service) -> None:
         def together(own: Session) -> bytes:
             own.wait()
             epoch, results = _at_one_cut(database, batch.reads, most)
-            return dumps({"epoch": epoch, "results": results})
+            parts = b",".join(dumps(result) for result in results)
+            return b'{"epoch":%d,"results":[%b]}' % (epoch, parts)
 
         return answer(*await within(service, session, "what is read", together))
 

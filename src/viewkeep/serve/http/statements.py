@@ -30,6 +30,8 @@ from viewkeep.sql.parse import Dialect
 
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE)\b")
 
+_SHORT = 4_000  # characters that are cut into statements in the event loop
+
 Number = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 
 
@@ -37,12 +39,14 @@ class Statements(BaseModel):
     """Statements to run."""
 
     sql: str = Field(
-        max_length=1 << 24,
         description="One or more statements, separated by `;`.",
         examples=["SELECT votes FROM scores WHERE story = 7"],
     )
     parameters: list[str | bool | int | Number | None] = Field(
-        [], description="Values for the `?` of one statement, in order.", examples=[[]]
+        [],
+        max_length=65_535,
+        description="Values for the `?` of one statement, in order.",
+        examples=[[]],
     )
     at: str | None = Field(
         None,
@@ -84,7 +88,19 @@ def routes(app: FastAPI, service: Service) -> None:
     )
     async def sql(given: Statements, session: Token = None) -> Json:
         """Run statements; the answer is the last one's."""
-        texts = statements_of(given.sql)
+        limits = service.settings
+        if len(given.sql) > limits.max_sql:
+            raise TooLarge(
+                f"SQL has at most {limits.max_sql:,} characters here; rows are sent as rows"
+            )
+        if len(given.parameters) > limits.max_parameters:
+            raise TooLarge(f"a statement has at most {limits.max_parameters:,} parameters here")
+        if len(given.sql) <= _SHORT:
+            texts = statements_of(given.sql)
+        else:
+            texts = await service.parse(statements_of, given.sql)
+        if len(texts) > limits.max_statements:
+            raise TooLarge(f"a text has at most {limits.max_statements:,} statements here")
         if given.parameters and len(texts) != 1:
             raise InvalidRequest("parameters are for one statement; send them one by one")
         when = at_of(given.at)

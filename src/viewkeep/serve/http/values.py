@@ -13,6 +13,7 @@ import binascii
 import datetime as dt
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from viewkeep.access.incoming import TOO_FINE
 from viewkeep.access.writes import named_key
 from viewkeep.errors import InvalidRow
+from viewkeep.serve.http.pieces import WHOLE, Reader, written
 from viewkeep.types import DataType, Schema
 
 MEDIA_TYPE = "application/json"
@@ -30,17 +32,18 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 def dumps(value: object) -> bytes:
     """A value as JSON in UTF-8."""
-    try:
-        text = _ENCODER.encode(value)
-    except ValueError:  # NaN or an infinity, which JSON has not
-        text = _ENCODER.encode(_finite(value))
     # Half of a surrogate pair can be in an error's quotation; JSON has an escape for it.
-    return text.encode("utf-8", "backslashreplace")
+    return "".join(written(value, _encode)).encode("utf-8", "backslashreplace")
 
 
-def loads(text: bytes) -> Any:
-    """A JSON document; numbers with a point stay decimal, so that no digit is lost."""
-    return json.loads(text, parse_float=_number, parse_constant=_refuse_constant)
+def loads(text: bytes, most: int = sys.maxsize) -> Any:
+    """A JSON document; numbers with a point stay decimal, so that no digit is lost.
+
+    Lists of documents that are read in pieces have at most `most` elements.
+    """
+    if len(text) <= WHOLE:
+        return json.loads(text, cls=_Decoder)
+    return Reader(_Decoder(), most).read(text.decode(json.detect_encoding(text), "surrogatepass"))
 
 
 def row_of(given: Mapping[str, Any], schema: Schema, where: str) -> dict[str, Any]:
@@ -72,6 +75,12 @@ def key_of(given: object, schema: Schema, where: str, skip: int = 0) -> tuple[An
         raise InvalidRow(f"{where}: the key is ({', '.join(names)}); got {len(values)} values")
     pairs = zip(values, names, strict=False)
     return tuple(_typed(value, schema, name, where) for value, name in pairs)
+
+
+def check_key(value: object, most: int, where: str) -> None:
+    """InvalidRow for a text in a key that is longer than the settings allow."""
+    if isinstance(value, str | bytes) and len(value) > most:
+        raise InvalidRow(f"{where}: a text in a key has at most {most:,} characters here")
 
 
 def slice_of(given: Mapping[str, Any], schema: Schema, where: str) -> dict[str, Any]:
@@ -265,6 +274,18 @@ def _number(text: str) -> Decimal:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no JSON; send it as text")
+
+
+class _Decoder(json.JSONDecoder):
+    def __init__(self) -> None:
+        super().__init__(parse_float=_number, parse_constant=_refuse_constant)
+
+
+def _encode(value: object) -> str:
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:  # NaN or an infinity, which JSON has not
+        return _ENCODER.encode(_finite(value))
 
 
 _ENCODER = json.JSONEncoder(

@@ -11,27 +11,31 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SkipValidation
 
 from viewkeep.access.sessions import Session
 from viewkeep.serve.http.answers import Json
-from viewkeep.serve.http.errors import documented
+from viewkeep.serve.http.errors import InvalidRequest, documented
 from viewkeep.serve.http.selections import Key, Table, Texts
 from viewkeep.serve.http.sessions import Token, answer
-from viewkeep.serve.http.values import key_of, key_of_texts, row_of
+from viewkeep.serve.http.values import check_key, key_of, key_of_texts, row_of
+from viewkeep.serve.limits import TooLarge
 from viewkeep.serve.service import Service
 
 
 class GivenRows(BaseModel):
     """Rows to write."""
 
-    rows: list[dict[str, Any]] = Field(examples=[[{"id": 1, "story": 7}, {"id": 2, "story": 7}]])
+    # Checked where it is written, in a thread.
+    rows: Annotated[list[dict[str, Any]], SkipValidation] = Field(
+        examples=[[{"id": 1, "story": 7}, {"id": 2, "story": 7}]]
+    )
 
 
 class GivenKeys(BaseModel):
     """Keys of rows: each a value, a list in key order, or an object."""
 
-    keys: list[Any] = Field(examples=[[1, 2]])
+    keys: Annotated[list[Any], SkipValidation] = Field(examples=[[1, 2]])
 
 
 class Written(BaseModel):
@@ -52,12 +56,20 @@ def routes(app: FastAPI, service: Service) -> None:
         written = await service.write(work, session)
         return answer({"written": 1 if written is None else written}, session.token)
 
+    limits = service.settings
+
     def rows_of(given: GivenRows, table: str) -> list[dict[str, Any]]:
+        rows = _listed(given.rows, "rows", limits.max_written)
         schema = db.schema(table)
-        return [
-            row_of(row, schema, f"{table}, row {number}")
-            for number, row in enumerate(given.rows, 1)
-        ]
+        found = []
+        for number, row in enumerate(rows, 1):
+            where = f"{table}, row {number}"
+            if not isinstance(row, dict):
+                raise InvalidRequest(f"body.rows.{number - 1}: a row is an object")
+            found.append(row_of(row, schema, where))
+            for name in schema.key:
+                check_key(row.get(name), limits.max_key, where)
+        return found
 
     @app.put(
         "/v1/{name}/rows",
@@ -106,6 +118,19 @@ def routes(app: FastAPI, service: Service) -> None:
 
         def delete(own: Session) -> int:
             schema = db.schema(name)
-            return own.delete_many(name, [key_of(key, schema, name) for key in given.keys])
+            keys = _listed(given.keys, "keys", limits.max_written)
+            found = [key_of(key, schema, name) for key in keys]
+            for key in found:
+                for value in key:
+                    check_key(value, limits.max_key, name)
+            return own.delete_many(name, found)
 
         return await write(session, delete)
+
+
+def _listed(given: object, name: str, most: int) -> list[Any]:
+    if not isinstance(given, list):
+        raise InvalidRequest(f"body.{name}: it is a list")
+    if len(given) > most:
+        raise TooLarge(f"a request has at most {most:,} {name} here; send them in parts")
+    return given

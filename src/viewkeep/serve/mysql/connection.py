@@ -251,6 +251,8 @@ class Connection:
                 "42000",
                 f"at most {_STATEMENTS} statements of {most:,} bytes are prepared at a time",
             )
+        if statement.parameters > self._shared.service.settings.max_parameters:
+            raise Fault(1390, "HY000", "Prepared statement contains too many placeholders")
         columns = await self._session.columns(statement)
         number, self._next = self._next, self._next + 1
         self._prepared[number] = _Prepared(statement)

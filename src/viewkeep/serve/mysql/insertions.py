@@ -57,15 +57,17 @@ Evaluate = Callable[[list[exp.Expr]], list[Any]]
 
 
 def insertion_of(
-    statement: Statement, around: Surroundings, evaluate: Evaluate
+    statement: Statement, around: Surroundings, evaluate: Evaluate, longest: int
 ) -> Insertion | None:
     """The insertion that a statement is; None if its rows come from a SELECT.
 
-    `evaluate` gives the values of expressions that are no constants.
+    `evaluate` gives the values of expressions that are no constants. One that has such, and so must
+    be parsed, has at most `longest` characters without its constants.
     """
     plain = _plain(statement)
     if plain is not None:
         return plain
+    statement.check_length(longest)
     tree = parse(_as_insert(statement))
     if not isinstance(tree, exp.Insert):
         raise syntax("this INSERT was not understood")

@@ -3,12 +3,17 @@
 Law: `shape` and `values` together say the same as the text: the shape has a mark for each constant,
 with its kind, and the constants follow in order. Comments and spaces do not count. Nothing is
 parsed: it is one pass of one regular expression, which is what makes it fast.
+
+A regular expression lets no other thread run until it has matched. So of a long text it matches no
+more than some kilobytes at once: it finds where a string or a comment begins, and its end is looked
+for piece by piece.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -21,25 +26,54 @@ from viewkeep.serve.mysql.faults import Fault, syntax
 Constant: TypeAlias = int | float | str | bytes | Decimal
 
 # Of the alternatives the first that fits is taken, so the order matters.
-_TOKEN = re.compile(
-    r"""
+_TOKENS = r"""
       (?P<plain>(?:[A-Za-z_$\u0080-\uffff][\w$\u0080-\uffff]*+(?!\s*+['"])
-        |[ \n(),.=<>+!%&|^~]++|\*(?!/))++)
-    | (?P<space>(?:\s|--(?=\s|$)[^\n]*+|\#[^\n]*+|/\*(?!!).*?(?:\*/|\Z))++)
+        |[ \n(),.=<>+!%&|^~]{1,4096}+|\*(?!/)){1,512}+)
+    | (?P<space>(?:\s|--(?=\s|$)[^\n]*+|\#[^\n]*+COMMENT){1,4096}+)
     | (?P<hint>/\*!\d*+|\*/)
-    | (?P<binary>[xX]'(?P<hex>[^']*+)'
-        |_binary\s*+(?:'(?P<bytes>(?:[^'\\]++|\\.|'')*+)'|"(?P<quoted>(?:[^"\\]++|\\.|"")*+)"))
-    | (?P<text>(?:_utf8mb4\s*+|_utf8mb3\s*+|_utf8\s*+|[nN](?='))?
-        (?:'(?P<single>(?:[^'\\]++|\\.|'')*+)'|"(?P<double>(?:[^"\\]++|\\.|"")*+)"))
-    | (?P<name>`(?:[^`\0]|``)++`|@{0,2}[A-Za-z_$\u0080-\uffff][\w$\u0080-\uffff]*+)
+    BEGINNING
+    | (?P<binary>[xX]'(?P<hex>[^']*+)'BYTES)
+    TEXT
+    | (?P<name>`(?:[^`\0]{1,256}+|``){1,256}+`|@{0,2}[A-Za-z_$\u0080-\uffff][\w$\u0080-\uffff]*+)
     | (?P<number>(?:0[xX](?P<zerox>[0-9A-Fa-f]+)
         |(?:\d+(?:\.\d*)?|\.\d+)(?P<exponent>[eE][+-]?\d+)?)(?![\w$]))
     | (?P<mark>\?)
     | (?P<end>;)
     | (?P<other>[-+*/%<>=!|&^~(),.:@{}\[\]\\]|[0-9][\w$]*)
-    """,
-    re.VERBOSE | re.DOTALL,
+"""
+_INTRODUCER = r"_utf8mb4\s*+|_utf8mb3\s*+|_utf8\s*+|[nN](?=')"
+
+
+def _pattern(**parts: str) -> re.Pattern[str]:
+    text = _TOKENS
+    for name, part in parts.items():
+        text = text.replace(name, part)
+    return re.compile(text, re.VERBOSE | re.DOTALL)
+
+
+_TOKEN = _pattern(
+    COMMENT=r"|/\*(?!!).*?(?:\*/|\Z)",
+    BEGINNING="",
+    BYTES=r"""
+        |_binary\s*+(?:'(?P<bytes>(?:[^'\\]++|\\.|'')*+)'
+            |"(?P<quoted>(?:[^"\\]++|\\.|"")*+)")""",
+    TEXT=rf"""
+    | (?P<text>(?:{_INTRODUCER})?
+        (?:'(?P<single>(?:[^'\\]++|\\.|'')*+)'|"(?P<double>(?:[^"\\]++|\\.|"")*+)"))""",
 )
+_LONG_TOKEN = _pattern(
+    COMMENT="",
+    BEGINNING=rf"""
+    | (?P<comment>/\*)
+    | (?P<begins>(?:(?P<binary_string>_binary\s*+)|{_INTRODUCER})?(?P<quote>['"]))""",
+    BYTES="",
+    TEXT="",
+)
+_INSIDE = {
+    quote: re.compile(rf"(?:[^{quote}\\]++|\\.|{quote}{quote})*+", re.DOTALL) for quote in "'\""
+}
+_PIECE = 64 * 1024  # characters of a text that are matched at once
+_DIGITS = 4_000  # of a number
 _ESCAPED = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _KINDS = {int: "n", Decimal: "d", float: "f", str: "s", bytes: "b"}
@@ -66,6 +100,11 @@ class Statement:
         """About how many characters it holds."""
         texts = [value for value in self.values if isinstance(value, str | bytes)]
         return len(self.shape) + sum(map(len, texts))
+
+    def check_length(self, longest: int) -> None:
+        """Fault if it is too long to be parsed."""
+        if len(self.shape) > longest:
+            raise _too_long(longest)
 
     def bound(self, given: Sequence[Constant | bool | None]) -> Statement:
         """The statement with values in the places of its `?`."""
@@ -136,41 +175,59 @@ def _signed(value: Constant, values: list[Constant]) -> str:
     return f"(-{MARK}{_KINDS[type(value)]})"
 
 
-def split(text: str) -> list[Statement]:
-    """The statements of a text; a Fault where it has what no statement has."""
+def split(text: str, longest: int = sys.maxsize, most: int = sys.maxsize) -> list[Statement]:
+    """The statements of a text; a Fault where it has what no statement has.
+
+    A Fault, too, for more than `most` statements, or more than `longest` characters without the
+    constants.
+    """
     found: list[Statement] = []
     shape: list[str] = []
     values: list[Constant] = []
-    at = marks = 0
+    at = marks = length = 0
     size = len(text)
+    token = _TOKEN if size <= _PIECE else _LONG_TOKEN
 
     def finish() -> None:
         nonlocal marks
         joined = "".join(shape).strip()
         if joined:
             found.append(Statement(joined, tuple(values), marks))
+            if len(found) > most:
+                raise Fault(1153, "HY000", f"a text has at most {most:,} statements")
         shape.clear()
         values.clear()
         marks = 0
 
     while at < size:
-        match = _TOKEN.match(text, at)
+        match = token.match(text, at)
         if match is None:
             raise syntax(f"syntax error near: {text[at : at + 60]!r}")
         kind = match.lastgroup
+        at = match.end()
         if kind == "plain" or kind == "name" or kind == "other":
             if match[0] == "-" and shape and shape[-1] == "-":
                 shape.append(" ")  # before a space, which a comment becomes, -- would begin one
             shape.append(match[0])
+            length += len(match[0])
         elif kind == "space" or kind == "hint":
             shape.append(" ")
+        elif kind == "comment":
+            shape.append(" ")
+            end = text.find("*/", at)
+            at = size if end < 0 else end + 2
         elif kind == "end":
             finish()
         elif kind == "mark":
             marks += 1
             shape.append("?")
         else:
-            value = _constant(match)
+            value: Constant
+            if kind == "begins":
+                inner, at = _string(text, at, match["quote"])
+                value = _text(inner, match["quote"], binary=match["binary_string"] is not None)
+            else:
+                value = _constant(match)
             if isinstance(value, str) and _after_text(shape):
                 # Texts with nothing but spaces between them are one.
                 while not shape[-1].startswith(MARK):
@@ -181,9 +238,32 @@ def split(text: str) -> list[Statement]:
                     shape.append(" ")  # so that x"1" does not become x'1', which is a number
                 values.append(value)
                 shape.append(f"{MARK}{_KINDS[type(value)]}")
-        at = match.end()
+                length += 2
+        if length > longest:
+            raise _too_long(longest)
     finish()
     return found
+
+
+def _too_long(longest: int) -> Fault:
+    return Fault(
+        1153, "HY000", f"SQL without its constants has at most {longest:,} characters here"
+    )
+
+
+def _string(text: str, at: int, quote: str) -> tuple[str, int]:
+    """What stands between the quote before `at` and the one that ends it, and where that ends."""
+    start, inside = at, _INSIDE[quote]
+    while at < len(text):
+        match = inside.match(text, at, at + _PIECE)
+        assert match is not None  # it matches nothing, too
+        at = match.end()
+        # The piece may end within an escape, or between two quotes that mean one.
+        if text[at : at + 1] == "\\" or text[at : at + 2] == quote * 2:
+            at += 2
+        elif text[at : at + 1] == quote:
+            return text[start:at], at + 1
+    raise syntax(f"a string has no end: {text[start - 1 : start + 60]!r}")
 
 
 def _after_text(shape: list[str]) -> bool:
@@ -196,6 +276,8 @@ def _after_text(shape: list[str]) -> bool:
 def _constant(match: re.Match[str]) -> Constant:
     number = match["number"]
     if number is not None:
+        if len(number) > _DIGITS and match["zerox"] is None:
+            raise syntax(f"a number has more than {_DIGITS:,} digits: {number[:60]}")
         if match["zerox"] is not None:
             digits = match["zerox"]
             return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
@@ -209,9 +291,16 @@ def _constant(match: re.Match[str]) -> Constant:
             except ValueError:
                 raise syntax(f"this is no hexadecimal number: {match[0][:60]}") from None
         inner, quote = (match["bytes"], "'") if match["quoted"] is None else (match["quoted"], '"')
-        return _unescaped(inner, quote).encode("utf-8", "surrogateescape")
+        return _text(inner, quote, binary=True)
     single = match["single"]
-    text = _unescaped(single, "'") if single is not None else _unescaped(match["double"], '"')
+    return _text(single, "'") if single is not None else _text(match["double"], '"')
+
+
+def _text(inner: str, quote: str, *, binary: bool = False) -> str | bytes:
+    """The value of a string by what stands between its quotes."""
+    text = _unescaped(inner, quote)
+    if binary:
+        return text.encode("utf-8", "surrogateescape")
     if not text.isascii():
         try:
             text.encode()

@@ -51,6 +51,8 @@ from viewkeep.serve.service import Service
 from viewkeep.types import Schema
 
 _WARNINGS, _READY = 64, 50  # at most, in one session
+_LONGEST = 4 * 1024 * 1024  # characters of a text without its constants: an INSERT of many rows
+_FEW_ROWS = 100  # that are made Python's values in the event loop
 _NAME = r"(`[^`]+`|[\w$]+)"
 _USE = re.compile(rf"USE\s+{_NAME}$", re.IGNORECASE)
 
@@ -122,9 +124,10 @@ class ClientSession:
 
     async def read(self, text: str) -> list[Statement]:
         """The statements of a text; a long one is read in a thread."""
+        most = self._shared.service.settings.max_statements
         if len(text) < 20_000:
-            return split(text)
-        return await self._run(split, text)
+            return split(text, _LONGEST, most)
+        return await self._shared.service.parse(split, text, _LONGEST, most)
 
     async def run(self, statement: Statement) -> Answer:
         """Run one statement."""
@@ -135,6 +138,8 @@ class ClientSession:
         if known is not None:
             return known
         word = statement.words[0] if statement.words else ""
+        if word not in ("INSERT", "REPLACE"):  # these are seldom parsed
+            statement.check_length(self._shared.service.settings.max_sql)
         if word != "SHOW" or "WARNINGS" not in statement.words:
             self.warnings = []
         handler = _HANDLERS.get(word)
@@ -248,6 +253,8 @@ class ClientSession:
                 1104, "42000", f"the answer has {len(result):,} rows, {most:,} is the limit: LIMIT"
             )
         self._found = len(result)
+        if len(result) > _FEW_ROWS:
+            return await self._shared.service.parse(translation.rows, result)
         return translation.rows(result)
 
     async def _promised(self, read: Callable[[], Awaitable[Result]]) -> Result:
@@ -331,10 +338,15 @@ class ClientSession:
         return done
 
     def _insert_now(self, statement: Statement) -> Done | None:
-        insertion = insertion_of(statement, self._around, self._evaluate)
+        limits = self._shared.service.settings
+        insertion = insertion_of(statement, self._around, self._evaluate, limits.max_sql)
         if insertion is None:
             return None
-        writer = Writer(self._db, self._shared.sequences, self._warn, self._run_tree)
+        if len(insertion.rows) > limits.max_written:
+            raise Fault(1153, "HY000", f"an INSERT has at most {limits.max_written:,} rows here")
+        writer = Writer(
+            self._db, self._shared.sequences, self._warn, self._run_tree, limits.max_key
+        )
         return writer.insert(self._session, insertion)
 
     async def _insert_query(self, statement: Statement) -> Done:

@@ -149,7 +149,8 @@ class Translator:
     ) -> None:
         if len(statement.shape) > _LONGEST_SHAPE:
             return
-        closed = tuple(n for n in range(len(statement.values)) if n not in set(made.places))
+        places = set(made.places)
+        closed = tuple(n for n in range(len(statement.values)) if n not in places)
         fixed = tuple(statement.values[place] for place in closed)
         if around.database != DATABASE_NAME:
             return  # names are read differently there

@@ -74,14 +74,16 @@ class Target:
 class Writer:
     """Writes for one session."""
 
-    def __init__(self, db: Database, sequences: Sequences, warn: Warn, run: RunTree):
+    def __init__(self, db: Database, sequences: Sequences, warn: Warn, run: RunTree, max_key: int):
         self._db, self._sequences, self._warn, self._run = db, sequences, warn, run
+        self._max_key = max_key
 
     def insert(self, session: Session, insertion: Insertion) -> Done:
         """Do an INSERT or REPLACE."""
         target = Target(self._db, insertion.table)
         columns = _columns(insertion, target)
         rows = [_row(target, columns, row, n) for n, row in enumerate(insertion.rows, 1)]
+        self._check_keys(target, rows)
         if insertion.replace:
             first = self._number(target, rows)
             session.put(target.name, rows)
@@ -91,6 +93,15 @@ class Writer:
         if insertion.ignore:
             return self._ignoring(session, target, rows)
         return self._insert(session, target, rows)
+
+    def _check_keys(self, target: Target, rows: list[dict[str, Any]]) -> None:
+        for name in target.source.schema.key:
+            if target.types[name].name not in ("STRING", "BINARY"):
+                continue
+            if any(len(row.get(name) or "") > self._max_key for row in rows):
+                raise Fault(
+                    1071, "42000", f"a text in a key has at most {self._max_key:,} characters here"
+                )
 
     def _insert(self, session: Session, target: Target, rows: list[dict[str, Any]]) -> Done:
         chosen = _chosen(target, rows)
