@@ -129,7 +129,7 @@ def answers(
             frame = pl.DataFrame(list(rows.values()), schema=schema, orient="row")
             oracle.register(name, frame.to_arrow())
         for name, text in views.items():
-            oracle.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {_in_duckdb(text)}")
+            oracle.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {in_duckdb(text)}")
             made.append(name)
         return {name: multiset(oracle.execute(f"FROM {name}").fetchall()) for name in views}
     finally:
@@ -140,7 +140,8 @@ def answers(
 
 
 @cache
-def _in_duckdb(text: str) -> str:
+def in_duckdb(text: str) -> str:
+    """SQL of ours as DuckDB reads it, however it was spelt."""
     return sqlglot.transpile(text, read="spark", write="duckdb")[0]
 
 

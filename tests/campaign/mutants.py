@@ -72,7 +72,7 @@ MUTANTS = (
         "feed-resumes-an-epoch-early",
         "access/feeds.py",
         "        return position\n",
-        "        return replace(position, epoch=position.epoch - 1)\n",
+        "        return Position(position.epoch - 1)\n",
     ),
     Mutant(
         "feed-resumes-at-the-next-epoch",
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "cas-does-not-compare",
         "stores/lmdb/meta.py",
-        "        if txn.get(name, db=records) != old:\n            return False\n",
+        '        if sums.get(meta, txn, "records", name) != old:\n            return False\n',
         "",
     ),
 )

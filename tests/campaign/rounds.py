@@ -25,13 +25,14 @@ from viewkeep.types import BIGINT, INT
 
 from . import schema
 from .actor import Actor, tuples
+from .defining import Definer, Names
 from .disk import Disk
 from .driving import Driver, Housekeeper, Zombie
 from .following import Follower
 from .model import Change, Finding, Model, Multiset, Rows, answers, multiset
 from .reading import Reader, Session, Snapshooter
 from .world import PLACES, CutStore, Death, Intent, PowerLoss, Process, World
-from .writing import Clock, Definer, Writer, create_view
+from .writing import Clock, Writer
 
 STEPS = 30
 STEP_SECONDS = 0.4
@@ -58,8 +59,10 @@ class Round:
         self.expected: dict[int, dict[str, Multiset]] = {}  # epoch -> view -> rows
         self.views: dict[int, Mapping[str, View]] = {}  # of the epochs that were checked
         self.cuts: dict[int, Cut] = {}
+        self.names = Names()
         self.pending: list[_Pending] = []
         self.depth = 0
+        self.acting: type[Actor] = Writer
 
     @property
     def history(self) -> list[str]:
@@ -103,20 +106,23 @@ class Round:
 
     def set_up(self) -> None:
         db = self.process("watcher").db
-        db.sql(schema.ACCOUNTS)
-        db.sql(schema.ITEMS)
+        definer = self.actor(Definer)
+        definer.create_table(db, "accounts", schema.ACCOUNTS)
+        definer.create_table(db, "items", schema.ITEMS)
         for name in self.rng.sample(sorted(schema.VIEWS), self.rng.randrange(1, 4)):
-            create_view(self, db, name)
+            definer.create_view(db, name)
 
     def step(self, busy: str = "") -> None:
         """One step of one actor, with at most one fault; the model is checked after it."""
         world, rng = self.world, self.rng
         kind = rng.choices(ACTORS, [kind.weight for kind in ACTORS])[0]
+        if self.depth and rng.random() < 0.4:
+            kind = self.acting  # two of a kind are the likeliest to be in each other's way
         name = rng.choice(kind.hosts)
         if name == busy:
             return  # that process is inside a call
-        outer = world.current, world.fault
-        world.fault = None
+        outer = world.current, world.fault, self.acting
+        world.fault, self.acting = None, kind
         full = self.plan_fault()
         world.note(f"{'  ' * self.depth}{kind.name()} in {name}")
         world.pass_time(STEP_SECONDS)
@@ -142,7 +148,7 @@ class Round:
                 raise Finding(f"{name}: {type(error).__name__}: {error}") from error
         finally:
             world.disk.disarm()
-            world.current, world.fault = outer
+            world.current, world.fault, self.acting = outer
         self.check()
 
     def plan_fault(self) -> bool:
@@ -269,6 +275,7 @@ class Round:
             self.world.fault = fault
 
     def _check(self, db: Any) -> None:
+        self.names.check(db.catalog.current())
         published = db.epochs.read().published
         if published.epoch in self.expected or not published.epoch:
             return

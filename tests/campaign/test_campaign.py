@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from .mutants import MUTANTS, Mutant
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,6 +36,14 @@ def test_a_round_is_replayed_by_its_seed() -> None:
     first, second = (campaign("--rounds", "1", "--seed", "5", "--history") for _ in range(2))
     assert "driver" in first.stdout
     assert _without_time(first.stdout) == _without_time(second.stdout)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_still_finds_its_place(mutant: Mutant) -> None:
+    """What docs/campaign.md says of them can be tried again."""
+    text = (ROOT / "src" / "viewkeep" / mutant.file).read_text()
+    assert text.count(mutant.old) == 1
+    assert f"`{mutant.name}`" in (ROOT / "docs" / "campaign.md").read_text()
 
 
 def _without_time(output: str) -> list[str]:

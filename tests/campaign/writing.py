@@ -1,4 +1,4 @@
-"""Who changes a database: a writer of rows, a definer of views and tables, and the clock.
+"""Who changes rows, and the clock.
 
 Law: a write says before it begins what it will leave in the tables, as a function of the rows that
 it meets; every row carries the number of the write that left it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from viewkeep.errors import CatalogError, DuplicateKey, UnknownName
+from viewkeep.errors import DuplicateKey, UnknownName
 
 from . import schema
 from .actor import Actor
@@ -173,55 +173,6 @@ class Writer(Actor):
 
         self.intend(process, number, effect)
         process.db.delete("accounts", key, ["amount"])
-
-
-class Definer(Actor):
-    """Schema changes as they come."""
-
-    weight = 1.8
-    hosts = ("definer",)
-
-    def act(self, process: Process) -> None:
-        db, rng = process.db, self.rng
-        kinds = ("drop", "drop", "replace", "notes", "create", "create", "rebuild", "repair")
-        kind = rng.choice(kinds)
-        views = self.views(process)
-        self.happened("schema change")
-        with suppress(CatalogError, UnknownName):  # another view reads it, or it has just gone
-            if kind == "drop" and views:
-                db.sql(f"DROP VIEW {rng.choice(views)}")
-            elif kind == "replace":
-                name = rng.choice(sorted(schema.REPLACEMENTS))
-                text = rng.choice((schema.REPLACEMENTS, schema.VIEWS))[name]
-                db.sql(f"CREATE OR REPLACE VIEW {name} AS {text}")
-                self.happened("view replaced")
-            elif kind == "notes":
-                self.change_notes(db)
-            elif kind == "rebuild" and views:
-                db.catalog.rebuild_view(rng.choice(views))
-                self.happened("view rebuilt")
-            elif kind == "repair":
-                self.world.happened["view repaired"] += len(db.repair())
-            else:
-                create_view(self.round, db, rng.choice(sorted(schema.VIEWS)))
-
-    def change_notes(self, db: Any) -> None:
-        current = db.catalog.current()
-        if "notes" not in current.tables:
-            db.sql(schema.NOTES)
-        elif "noted" not in current.views and self.rng.random() < 0.5:
-            db.sql(f"CREATE VIEW noted AS {schema.NOTED}")
-        else:
-            db.sql("DROP VIEW IF EXISTS noted")
-            db.sql("DROP TABLE notes")
-
-
-def create_view(round: Any, db: Any, name: str) -> None:
-    """A view, and sometimes one over it."""
-    db.sql(f"CREATE VIEW {name} AS {schema.VIEWS[name]}")
-    for over, (under, text) in schema.OVER_VIEWS.items():
-        if under == name and round.rng.random() < 0.6:
-            db.sql(f"CREATE VIEW {over} AS {text}")
 
 
 class Clock(Actor):

@@ -60,7 +60,7 @@ def test_every_answer_that_read_a_view_or_wrote_has_a_session(client: httpx.Clie
         client.delete("/v1/votes/row?key=98"),
     ):
         assert answer.status_code == 200, answer.text
-        assert answer.headers["viewkeep-session"].startswith("s1."), answer.request.url
+        assert answer.headers.get("viewkeep-session"), answer.request.url
 
 
 def test_what_clients_send_is_not_logged(
