@@ -18,6 +18,7 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import StoreError
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import Kind, TableWrite
+from viewkeep.stores.lmdb import sums
 from viewkeep.types import BIGINT, Column
 
 ROWS = RowCodec((Column("id", BIGINT), Column("round", BIGINT)))
@@ -161,7 +162,9 @@ def _snapshot(store):
             seen = {}
             for node, txn in snapshots:
                 with txn.cursor(db=node.dbs["rows"]) as cursor:
-                    seen.update((key[4:], ROWS.decode_one(row)[1]) for key, row in cursor)
+                    for each, stored in cursor:
+                        row = sums.opened(node, each, stored)
+                        seen[each[4:]] = ROWS.decode_one(row)[1]
             answers.append(seen)
             answered.release()
         for _, txn in snapshots:
