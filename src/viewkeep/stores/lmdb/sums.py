@@ -7,7 +7,7 @@ records, in order, lie on both sides of where it would be. All else raises Corru
 
 The crc32 of anything followed by its own crc32 is a constant, so a check needs no copy. Records
 beside an absent key are checked because a damaged key hides its record: a search for the old key
-ends next to it. Measured: 0.1 us for a record, 2 us for an absent key.
+ends next to it.
 """
 
 from __future__ import annotations
