@@ -195,7 +195,9 @@ class ProcessRound:
         deadline = time.monotonic() + HANG_SECONDS
         while any(place.pipe is not None for place in self.places):
             self.listen(0.05)
-            self.let_go_on()
+            for place in self.places:
+                if place.pipe is not None:  # it may have stopped itself just after it was let go on
+                    self.signal(place, signal.SIGCONT)
             if time.monotonic() > deadline:
                 left = [f"{p.role} {p.owner}" for p in self.places if p.pipe is not None]
                 raise Finding(f"{', '.join(left)} did not end in {HANG_SECONDS:g} s")
@@ -229,7 +231,7 @@ class ProcessRound:
             place.pipe = None
             place.process.join()
             place.process.close()
-            place.process = None
+            place.process = place.stopped = None
             return 0
         getattr(self, f"on_{message[0]}")(place, *message[1:])
         return 1
