@@ -140,7 +140,7 @@ def test_explain_and_status(site: str) -> None:
     assert "votes" in data("explain", site)["explain"]
     status = data("status", site)
     assert status["lag"] == 0
-    assert status["views"] == [{"name": "scores", "state": "ready", "progress": ""}]
+    assert status["views"] == [{"name": "scores", "state": "ready", "progress": "", "problem": ""}]
     assert re.search(r"epoch \d+", call("status", site))
 
 
