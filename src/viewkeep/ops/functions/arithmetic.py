@@ -23,7 +23,7 @@ from viewkeep.ops.functions.rowform import (
     truncated,
     wrapped,
 )
-from viewkeep.ops.functions.rowwise import aligned
+from viewkeep.ops.functions.rowwise import aligned, batches
 from viewkeep.ops.functions.signatures import mismatch, numeric
 from viewkeep.types import BIGINT, DOUBLE, STRING, DataType
 
@@ -127,8 +127,7 @@ def ratio(over: pl.Expr, under: pl.Expr) -> pl.Expr:
     By numpy: where all divisors of several rows are one constant, polars multiplies by its inverse,
     so the last bit would depend on how many rows there are.
     """
-    pair = [over, under]
-    return pl.map_batches(pair, _float_ratio, return_dtype=pl.Float64)
+    return batches(_float_ratio, pl.Float64(), over, under)
 
 
 def _float_ratio(columns: Sequence[pl.Series]) -> pl.Series:
@@ -149,7 +148,7 @@ def _remainder(site: Site) -> pl.Expr:
     if site.result.is_decimal:
         return decimals.remainder(a, b, *_pair(site), site.result)
     if site.result == DOUBLE:
-        return pl.map_batches([a, b], _float_rest, return_dtype=pl.Float64)
+        return batches(_float_rest, pl.Float64(), a, b)
     return a - _towards_zero(a, b) * b
 
 

@@ -22,9 +22,20 @@ def each(function: Callable[..., object], dtype: pl.DataType, *args: pl.Expr) ->
             values = [None if None in row else function(*row) for row in zip(*lists, strict=True)]
         return pl.Series(columns[0].name, values, dtype=dtype)
 
-    # Not `is_elementwise`: polars would pass a column of equal values as one value, and a result of
-    # one value beside a constant is no column.
-    return pl.map_batches(list(args), run, return_dtype=dtype)
+    return batches(run, dtype, *args)
+
+
+def batches(
+    run: Callable[[Sequence[pl.Series]], pl.Series], dtype: pl.DataType, *args: pl.Expr
+) -> pl.Expr:
+    """`run` of whole columns, with a value for each row.
+
+    Of constants alone it is elementwise, so that polars repeats its value for all rows. Else it is
+    not: polars would pass a column of equal values as one value, and its result would be no column
+    beside a constant.
+    """
+    constant = not any(arg.meta.root_names() for arg in args)
+    return pl.map_batches(list(args), run, return_dtype=dtype, is_elementwise=constant)
 
 
 def aligned(columns: Sequence[pl.Series]) -> list[pl.Series]:
