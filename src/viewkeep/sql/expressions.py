@@ -100,11 +100,11 @@ def lower(tree: exp.Expr, leaf: Leaf) -> Expr:
     A chain of operators, `a + b + c`, is a tree as deep as it is long: it is lowered by a loop.
     """
     chain: list[exp.Expr] = []
-    known = leaf(tree)
+    known = _meaning(tree, leaf)
     while known is None and _chains(tree):
         chain.append(tree)
         tree = tree.this
-        known = leaf(tree)
+        known = _meaning(tree, leaf)
     if sum(type(link) not in _FLAT for link in chain) > MOST_DEEP:
         raise _blaming(too_large(deep=True), chain[0])
     try:
@@ -118,6 +118,13 @@ def lower(tree: exp.Expr, leaf: Leaf) -> Expr:
             links.append(chain.pop())
         made = _linked(made, links, leaf)
     return made
+
+
+def _meaning(tree: exp.Expr, leaf: Leaf) -> Expr | None:
+    try:
+        return leaf(tree)
+    except SqlError as error:
+        raise _blaming(error, tree) from error
 
 
 def _chains(tree: exp.Expr) -> bool:
