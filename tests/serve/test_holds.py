@@ -25,6 +25,7 @@ from viewkeep.serve.limits import TooLarge
 from viewkeep.serve.mysql import literals
 from viewkeep.serve.mysql.faults import Fault
 from viewkeep.serve.mysql.literals import Statement, split
+from viewkeep.sql.bulk import split_rows
 
 if TYPE_CHECKING:
     from viewkeep import Database
@@ -148,7 +149,8 @@ def test_the_errors_of_large_bodies_say_where(client: httpx.Client) -> None:
 
 def test_limits_of_requests(site: Database, serve: Serve) -> None:
     settings: dict[str, Any] = {
-        "max_written": 10, "max_sql": 200, "max_statements": 3, "max_parameters": 2, "max_key": 20,
+        "max_written": 10, "max_sql": 200, "max_tokens": 90, "max_statements": 3,
+        "max_parameters": 2, "max_key": 20,
     }  # fmt: skip
     server = serve(site, mysql_port=0, **settings)
     with httpx.Client(base_url=server.http_url) as client:
@@ -176,6 +178,8 @@ def test_limits_of_requests(site: Database, serve: Serve) -> None:
             return client.post("/v1/sql", json={"sql": text, "parameters": parameters})
 
         refused(sql("SELECT 1" + " " * 200), 413, "TooLarge", "200 characters")
+        refused(sql("SELECT 1" + "+1" * 45), 413, "TooLarge", "90 tokens")
+        assert sql("SELECT 1" + "+1" * 44).status_code == 200
         refused(sql("SELECT 1; " * 4), 413, "TooLarge", "3 statements")
         assert sql("SELECT 1; " * 3).status_code == 200
         refused(sql("SELECT ?, ?, ?", 1, 2, 3), 413, "TooLarge", "2 parameters")
@@ -196,11 +200,61 @@ def test_limits_of_requests(site: Database, serve: Serve) -> None:
             assert raised.value.args[0] == code
 
         fails(1153, "SELECT " + "a + " * 100 + "a")
+        fails(1153, "SELECT 1" + "+id" * 45 + " FROM votes")
+        fails(1153, "INSERT INTO votes SELECT 1" + "+id" * 45 + ", 1 FROM votes")
         fails(1153, "SELECT 1; " * 4)
         fails(1153, "REPLACE INTO votes VALUES " + ", ".join(f"({n}, 1)" for n in range(11)))
         fails(1071, f"REPLACE INTO sales VALUES ('{'x' * 21}', 1, 1, 1)")
         cursor.execute(f"SELECT '{'x' * 1000}'")
         assert cursor.fetchall() == (("x" * 1000,),), "constants do not count"
+
+
+def test_long_inserts_of_constants_are_not_parsed(site: Database, serve: Serve) -> None:
+    """They make no syntax tree, so `max_sql` does not count; the limits of rows do."""
+    settings: dict[str, Any] = {"max_written": 200, "max_sql": 400, "max_key": 30}
+    server = serve(site, **settings)
+    with httpx.Client(base_url=server.http_url) as client:
+
+        def insert(table: str, rows: list[str], end: str = "") -> httpx.Response:
+            text = f"INSERT INTO {table} VALUES {', '.join(rows)}{end}"
+            assert len(text) > 400
+            return client.post("/v1/sql", json={"sql": text})
+
+        votes = [f"({n}, 7)" for n in range(100, 300)]
+        done = insert("votes", votes)
+        assert (done.status_code, done.json()["affected"]) == (200, 200)
+        token = done.headers["Viewkeep-Session"]
+        assert insert("votes", [*votes[:150], "(1, 1)"]).json()["error"]["kind"] == "DuplicateKey"
+        now = client.get("/v1/votes/aggregate", headers={"Viewkeep-Session": token})
+        assert now.json()["measures"] == {"count(*)": 209}
+
+        def refused(answer: httpx.Response, status: int, kind: str, said: str) -> None:
+            assert answer.status_code == status, answer.text
+            assert answer.json()["error"]["kind"] == kind
+            assert said in answer.json()["error"]["message"]
+
+        refused(insert("votes", [*votes, "(300, 7)"]), 413, "TooLarge", "200 rows")
+        refused(insert("votes", [*votes[:-1], "(299, 3 + 4)"]), 413, "TooLarge", "400 characters")
+        refused(insert("votes", votes, "; SELECT 1"), 413, "TooLarge", "400 characters")
+        refused(insert("votes", [*votes[:-1], "(299, 'x')"]), 413, "TooLarge", "400 characters")
+        sales = [f"('eu', {n}, 1, 1)" for n in range(150)]
+        refused(insert("sales", [*sales, f"('{'x' * 31}', 1, 1, 1)"]), 400, "InvalidRow", "30 char")
+    assert site.get("votes", 299) == {"id": 299, "story": 7}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "'" + "''" * 500_000 + "'",
+        "'" + "a''" * 300_000 + "'",
+        "1" * 1_000_000 + "e1",
+        " " * 1_000_000,
+    ],
+    ids=["quotes", "letters and quotes", "a number", "spaces"],
+)
+def test_a_long_value_of_an_insert_is_given_up_soon(value: str) -> None:
+    """One match lets no other thread run: strings of many quotes are not for it."""
+    assert split_rows(f"INSERT INTO t VALUES (1, 2), (3, {value})") is None
 
 
 def outcome(text: str) -> Any:

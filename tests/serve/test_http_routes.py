@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from viewkeep.engine.failures import note_trouble, set_aside
+from viewkeep.stores.lmdb import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +138,30 @@ def test_epochs_by_number(site: Database, client: httpx.Client) -> None:
     assert client.get("/v1/scores/row?key=1&at=latest").json()["row"]["votes"] == 3
     assert client.get("/v1/votes/row?key=1&at=stable").json()["row"] == {"id": 1, "story": 1}
     error(client.get("/v1/scores/row?key=1&at=999"), 410, "EpochGone")
+
+
+def test_many_keys_of_a_table_read_the_log_once(
+    client: httpx.Client, site: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At an epoch, rows of a table are read with what the log has after its cut."""
+    site.put("votes", [{"id": n, "story": 7} for n in range(100)])
+    looks, gather = [0], log.gather
+
+    def counting(*arguments: Any) -> Any:
+        looks[0] += 1
+        return gather(*arguments)
+
+    monkeypatch.setattr(log, "gather", counting)
+    reads = [{"name": "votes", "key": n % 100} for n in range(1_000)]
+    found = client.post("/v1/read", json={"reads": reads}).json()["results"]
+    assert found[:10] == [*({"row": {"id": n, "story": n % 3}} for n in range(9)), {"row": None}]
+    assert len(found) == 1_000
+    assert 0 < looks[0] <= 2 * site.store.nodes
+    looks[0] = 0
+    rows = site.read([("votes", n) for n in range(100)] + [("scores", 1)])
+    assert rows[8:10] == [{"id": 8, "story": 2}, None]
+    assert rows[-1] == {"story": 1, "votes": 3}
+    assert 0 < looks[0] <= 2 * site.store.nodes
 
 
 def test_batch_read(client: httpx.Client) -> None:

@@ -348,6 +348,10 @@ class ScanSuite:
         assert part == {k: r for k, r in then.items() if key(2) <= k < key(8)}
         assert scan_all(store, TABLE, at=origin(store)) == {}
         assert scan_all(store, TABLE, at=store.head()) == now
+        keys = [key(n) for n in (3, 0, 14, 5, 99, 3, 9)]
+        for rows, at in ((then, cut), (now, store.head()), ({}, origin(store))):
+            assert store.get(TABLE, keys, at) == [rows.get(one) for one in keys]
+            assert [store.get(TABLE, [one], at)[0] for one in keys] == store.get(TABLE, keys, at)
 
     def test_a_cut_before_the_kept_log_is_gone(self, store: Store) -> None:
         store.write([put(range(10))])
@@ -356,6 +360,8 @@ class ScanSuite:
         store.truncate_log(store.head())
         with pytest.raises(EpochGone):
             scan_all(store, TABLE, at=cut)
+        with pytest.raises(EpochGone):
+            store.get(TABLE, [key(n) for n in range(10)], cut)
         assert len(scan_all(store, TABLE, at=store.head())) == 10
 
 

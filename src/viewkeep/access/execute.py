@@ -28,6 +28,7 @@ from viewkeep.access.statements import SHAPELESS, Analysed, Statements, Template
 from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import (
+    InvalidRow,
     NotReady,
     SqlError,
     SqlSyntaxError,
@@ -42,7 +43,7 @@ from viewkeep.plan.program import Program, extend_program
 from viewkeep.sql import statements as st
 from viewkeep.sql.agreed import DiffersError
 from viewkeep.sql.analyse import analyse, make_view
-from viewkeep.sql.bulk import SHORTEST, split_rows, stored_rows
+from viewkeep.sql.bulk import SHORTEST, PlainRows, split_rows, stored_rows
 from viewkeep.sql.keys import key_values
 from viewkeep.sql.outside import outside
 from viewkeep.sql.parameters import (
@@ -99,7 +100,8 @@ class Executor:
     ) -> Iterator[Result]:
         """As `run`, for statements that are not `known`."""
         if dialect == SPARK and not parameters and len(text) >= SHORTEST:
-            inserted = self._bulk(text)
+            rows = split_rows(text)
+            inserted = None if rows is None else self.insert_plain(rows)
             if inserted is not None:
                 yield inserted
                 return
@@ -111,23 +113,25 @@ class Executor:
                 self._statements.keep(text, parameters, dialect, analysed)
             yield self._run(analysed, at)
 
-    def _bulk(self, text: str) -> Result | None:
-        """The result of an INSERT of many plain rows; None if it is something else."""
-        found = split_rows(text)
-        if found is None:
-            return None
-        head, rows = found
+    def insert_plain(self, given: PlainRows, longest_key: int | None = None) -> Result | None:
+        """The result of an INSERT of many plain rows; None if analysis has to look at them.
+
+        InvalidRow for a text in a key that has more characters than `longest_key`.
+        """
         try:
-            statement = self._analyse(self._trees(head, (), SPARK)[0], self._reader.current())
+            statement = self._analyse(self._trees(given.head, (), SPARK)[0], self._reader.current())
         except SqlError:
             return None  # the statement as it is written says what is wrong
         insert = statement.statement
         if not isinstance(insert, st.Insert) or insert.query is not None:
             return None
         schema = self._reader.table(insert.table).schema
-        stored = stored_rows(rows, [schema[name] for name in insert.columns])
+        stored = stored_rows(given.rows, [schema[name] for name in insert.columns])
         if stored is None:
             return None
+        if longest_key is not None:
+            places = [insert.columns.index(name) for name in schema.key if name in insert.columns]
+            _check_keys(insert.table, stored, places, longest_key)
         return _done(self._insert(replace(insert, rows=stored)), "inserted")
 
     def one(
@@ -478,6 +482,19 @@ def _filled(values: list[Any], parameters: Sequence[object]) -> list[Any] | None
             return None
         return values
     return None if parameters else values
+
+
+def _check_keys(
+    table: str, rows: Sequence[Sequence[Any]], places: Sequence[int], longest: int
+) -> None:
+    for number, row in enumerate(rows, 1):
+        for place in places:
+            value = row[place]
+            if isinstance(value, str) and len(value) > longest:
+                raise InvalidRow(
+                    f"{table}, row {number}: a text in a key has at most {longest:,} characters "
+                    "here"
+                )
 
 
 def _inserts_query(tree: exp.Expr) -> bool:

@@ -249,10 +249,7 @@ class TableReader:
 
     def find(self, store: Store, keys: Sequence[Key], cut: Cut | None) -> list[bytes | None]:
         """The row bytes of these keys, in their order."""
-        encoded = self.base.encode_keys(keys)
-        if cut is None:
-            return store.get(self.base.number, encoded)
-        return [self._row_at(store, key, cut) for key in encoded]
+        return store.get(self.base.number, self.base.encode_keys(keys), cut)
 
     def key_of(self, row: bytes) -> tuple[object, ...]:
         """The values of a row's key columns."""
@@ -265,13 +262,6 @@ class TableReader:
     def as_dict(self, row: bytes) -> dict[str, Any]:
         """One row as a dict."""
         return self.base.as_dict(row)
-
-    def _row_at(self, store: Store, key: bytes, cut: Cut) -> bytes | None:
-        for node in range(self.nodes):
-            found = store.scan(node, self.base.number, start=key, stop=key + b"\0", limit=1, at=cut)
-            if found.rows:
-                return found.rows[0]
-        return None
 
     def scan(self, store: Store, bounds: Bounds, cut: Cut | None) -> list[tuple[bytes, bytes]]:
         """Keys and row bytes of a range, in key order."""

@@ -320,7 +320,16 @@ class Reader:
     def read(self, wanted: Iterable[tuple[str, Key]]) -> list[dict[str, Any] | None]:
         """Rows of several tables and views, all at one published cut."""
         pairs = list(wanted)
-        return self.stably(lambda point: [self.row_at(name, key, point) for name, key in pairs])
+        keys: dict[str, list[Key]] = {}
+        for name, key in pairs:
+            keys.setdefault(name, []).append(key)
+
+        def read(point: ReadPoint) -> list[dict[str, Any] | None]:
+            # Together, since a base table at a cut is read with the log after the cut.
+            found = {name: iter(self.rows_at(name, keys[name], point)) for name in keys}
+            return [next(found[name]) for name, _ in pairs]
+
+        return self.stably(read)
 
     def row_at(self, name: str, key: Key, point: ReadPoint) -> dict[str, Any] | None:
         """One row by its key at a point."""

@@ -26,6 +26,7 @@ from viewkeep.access.writes import Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Published
 from viewkeep.errors import InvalidToken, Locked, NotReady, Timeout
+from viewkeep.sql.bulk import PlainRows
 from viewkeep.stores.contract import TableWrite
 
 WAIT_SECONDS = 30.0
@@ -153,6 +154,10 @@ class Session:
         for result in self._noted(self._executor.parsed(text, at, parameters)):  # noqa: B007
             pass
         return result
+
+    def insert_plain(self, rows: PlainRows, longest_key: int | None = None) -> Result | None:
+        """Insert the rows of a statement that `split_rows` has read; None if it must be parsed."""
+        return self._executor.insert_plain(rows, longest_key)
 
     def prepare(self, text: str, dialect: str = "spark") -> Prepared:
         """Make a statement ready, as `Database.prepare`; running it waits as reads do."""

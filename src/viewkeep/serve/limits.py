@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+
 from viewkeep.errors import Timeout, ViewkeepError
 
 if TYPE_CHECKING:
@@ -21,6 +24,20 @@ class Stopping(ViewkeepError):
 
 class TooLarge(ViewkeepError):
     """A request or its answer is larger than the settings allow."""
+
+
+def has_more_tokens(text: str, most: int, dialect: type[Dialect]) -> bool:
+    """Whether a statement has more tokens than this; False if it cannot be cut into tokens.
+
+    Python's garbage collector looks at all parts of a syntax tree in one go, and nothing else runs
+    meanwhile. What it has to look at is in proportion to the tokens, not to the characters.
+    """
+    if len(text) <= most:
+        return False
+    try:
+        return len(dialect().tokenize(text)) > most
+    except TokenError:
+        return False
 
 
 class BoundedBody:

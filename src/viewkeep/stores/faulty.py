@@ -138,8 +138,10 @@ class FaultyStore(Store):
     def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
         return self._call("write", writes)  # type: ignore[no-any-return]
 
-    def get(self, table: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        return self._call("get", table, keys)  # type: ignore[no-any-return]
+    def get(
+        self, table: int, keys: Sequence[bytes], at: Cut | None = None
+    ) -> list[bytes | None]:
+        return self._call("get", table, keys, at)  # type: ignore[no-any-return]
 
     def scan(
         self,

@@ -95,6 +95,13 @@ def test_too_many_statements_are_refused(client: RawClient) -> None:
     assert raised.value.args[1] == 1461
 
 
+def test_what_is_too_long_to_be_parsed_is_not_prepared(client: RawClient) -> None:
+    with pytest.raises(RuntimeError, match="4,000 tokens.*1153"):
+        client.prepare("SELECT ?" + " + 1.5" * 2_000 + " FROM votes")
+    with pytest.raises(RuntimeError, match="65,536 characters.*1153"):
+        client.prepare("SELECT ?" + " " * 66_000 + "+ id FROM votes")
+
+
 def test_other_commands(client: RawClient) -> None:
     client.command(0x0E)
     assert client.receive()[0] == 0

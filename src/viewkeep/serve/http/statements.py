@@ -24,8 +24,10 @@ from viewkeep.serve.http.errors import InvalidRequest, documented
 from viewkeep.serve.http.selections import at_of
 from viewkeep.serve.http.sessions import Token, answer, within
 from viewkeep.serve.http.values import dumps
-from viewkeep.serve.limits import TooLarge
+from viewkeep.serve.limits import TooLarge, has_more_tokens
 from viewkeep.serve.service import Service
+from viewkeep.serve.settings import Settings
+from viewkeep.sql.bulk import PlainRows, split_rows
 from viewkeep.sql.parse import Dialect
 
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE)\b")
@@ -89,16 +91,15 @@ def routes(app: FastAPI, service: Service) -> None:
     async def sql(given: Statements, session: Token = None) -> Json:
         """Run statements; the answer is the last one's."""
         limits = service.settings
-        if len(given.sql) > limits.max_sql:
-            raise TooLarge(
-                f"SQL has at most {limits.max_sql:,} characters here; rows are sent as rows"
-            )
         if len(given.parameters) > limits.max_parameters:
             raise TooLarge(f"a statement has at most {limits.max_parameters:,} parameters here")
-        if len(given.sql) <= _SHORT:
+        texts: list[str] | PlainRows
+        if len(given.sql) <= min(_SHORT, limits.max_sql, limits.max_tokens):
             texts = statements_of(given.sql)
         else:
-            texts = await service.parse(statements_of, given.sql)
+            texts = await service.parse(_read, given.sql, limits)
+        if isinstance(texts, PlainRows):
+            return await insert(texts, session)
         if len(texts) > limits.max_statements:
             raise TooLarge(f"a text has at most {limits.max_statements:,} statements here")
         if given.parameters and len(texts) != 1:
@@ -115,6 +116,17 @@ def routes(app: FastAPI, service: Service) -> None:
             writes = not is_query(text)
             body, token = await within(service, token, "what the query reads", run, writes=writes)
         return answer(body, token)
+
+    async def insert(rows: PlainRows, token: str | None) -> Json:
+        """Insert the rows of one long statement."""
+
+        def run(own: Session) -> bytes:
+            result = own.insert_plain(rows, service.settings.max_key)
+            if result is None:
+                raise _too_long(service.settings)
+            return dumps(_content(result, most))
+
+        return answer(*await within(service, token, "", run, writes=True))
 
     @app.get("/v1/explain", tags=["sql"], response_model=Explanation, responses=documented(404))
     async def explain(of: Of = None) -> Json:
@@ -142,6 +154,31 @@ def statements_of(text: str) -> list[str]:
     starts = [0, *(end + 1 for end in ends)]
     parts = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
     return [part for part in parts if part.strip()]
+
+
+def _read(text: str, limits: Settings) -> list[str] | PlainRows:
+    """The statements of a long text, or the rows of an INSERT that is too long to be parsed."""
+    if len(text) > limits.max_sql:
+        found = split_rows(text, limits.max_written)
+        if found is None:
+            raise _too_long(limits)
+        if len(found.rows) > limits.max_written:
+            raise TooLarge(f"an INSERT has at most {limits.max_written:,} rows here")
+        return found
+    texts = statements_of(text)
+    if any(has_more_tokens(one, limits.max_tokens, Dialect) for one in texts):
+        raise TooLarge(
+            f"a statement has at most {limits.max_tokens:,} tokens here (max_tokens); rows are "
+            "sent as rows"
+        )
+    return texts
+
+
+def _too_long(limits: Settings) -> TooLarge:
+    return TooLarge(
+        f"SQL has at most {limits.max_sql:,} characters here (max_sql), but for one INSERT of "
+        "plain constants; rows are sent as rows"
+    )
 
 
 def _content(result: Result, most: int) -> dict[str, Any]:

@@ -57,17 +57,17 @@ Evaluate = Callable[[list[exp.Expr]], list[Any]]
 
 
 def insertion_of(
-    statement: Statement, around: Surroundings, evaluate: Evaluate, longest: int
+    statement: Statement, around: Surroundings, evaluate: Evaluate, check: Callable[[], None]
 ) -> Insertion | None:
     """The insertion that a statement is; None if its rows come from a SELECT.
 
-    `evaluate` gives the values of expressions that are no constants. One that has such, and so must
-    be parsed, has at most `longest` characters without its constants.
+    `evaluate` gives the values of expressions that are no constants. One that has such must be
+    parsed; `check` refuses it if it is too long for that.
     """
     plain = _plain(statement)
     if plain is not None:
         return plain
-    statement.check_length(longest)
+    check()
     tree = parse(_as_insert(statement))
     if not isinstance(tree, exp.Insert):
         raise syntax("this INSERT was not understood")

@@ -21,6 +21,9 @@ from functools import cached_property
 from itertools import count
 from typing import TypeAlias
 
+from sqlglot.dialects import MySQL
+
+from viewkeep.serve.limits import has_more_tokens
 from viewkeep.serve.mysql.faults import Fault, syntax
 
 Constant: TypeAlias = int | float | str | bytes | Decimal
@@ -101,10 +104,13 @@ class Statement:
         texts = [value for value in self.values if isinstance(value, str | bytes)]
         return len(self.shape) + sum(map(len, texts))
 
-    def check_length(self, longest: int) -> None:
+    def check_length(self, longest: int, most_tokens: int) -> None:
         """Fault if it is too long to be parsed."""
         if len(self.shape) > longest:
             raise _too_long(longest)
+        text = self.written(lambda place, value: "0")
+        if has_more_tokens(text, most_tokens, MySQL):
+            raise Fault(1153, "HY000", f"a statement has at most {most_tokens:,} tokens here")
 
     def bound(self, given: Sequence[Constant | bool | None]) -> Statement:
         """The statement with values in the places of its `?`."""

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from sqlglot import exp
@@ -139,7 +140,7 @@ class ClientSession:
             return known
         word = statement.words[0] if statement.words else ""
         if word not in ("INSERT", "REPLACE"):  # these are seldom parsed
-            statement.check_length(self._shared.service.settings.max_sql)
+            await self._check_length(statement)
         if word != "SHOW" or "WARNINGS" not in statement.words:
             self.warnings = []
         handler = _HANDLERS.get(word)
@@ -153,10 +154,20 @@ class ClientSession:
         self._row_count = answer.affected if isinstance(answer, Done) else -1
         return answer
 
+    async def _check_length(self, statement: Statement) -> None:
+        """Fault if a statement is too long to be parsed; a long one is looked at in a thread."""
+        limits = self._shared.service.settings
+        if len(statement.shape) <= limits.max_tokens:
+            statement.check_length(limits.max_sql, limits.max_tokens)
+        else:
+            check = statement.check_length
+            await self._shared.service.parse(check, limits.max_sql, limits.max_tokens)
+
     async def columns(self, statement: Statement) -> list[Field]:
         """The columns that a prepared statement will have, as far as they are known before."""
         if statement.words[0] not in ("SELECT", "WITH"):
             return []
+        await self._check_length(statement)
         refused = None
         for guess in (None, 1):  # some places take no NULL, LIMIT among them
             try:
@@ -339,7 +350,8 @@ class ClientSession:
 
     def _insert_now(self, statement: Statement) -> Done | None:
         limits = self._shared.service.settings
-        insertion = insertion_of(statement, self._around, self._evaluate, limits.max_sql)
+        check = partial(statement.check_length, limits.max_sql, limits.max_tokens)
+        insertion = insertion_of(statement, self._around, self._evaluate, check)
         if insertion is None:
             return None
         if len(insertion.rows) > limits.max_written:
@@ -351,6 +363,16 @@ class ClientSession:
 
     async def _insert_query(self, statement: Statement) -> Done:
         """INSERT ... SELECT: the query waits as reads do."""
+        text = await self._run(self._insert_query_text, statement)
+
+        async def insert() -> Result:
+            return await self._write(self._session.sql, text)
+
+        result = await self._promised(insert)
+        return Done(result.affected, 0, f"Records: {result.affected}  Duplicates: 0  Warnings: 0")
+
+    def _insert_query_text(self, statement: Statement) -> str:
+        """An INSERT ... SELECT in our dialect."""
         shape = statement.shape
         replace = statement.words[0] == "REPLACE"
         if replace:
@@ -363,12 +385,7 @@ class ClientSession:
         text = dialect.spark_sql(tree)
         if replace:
             text = re.sub(r"^INSERT\s+INTO", "INSERT OR REPLACE INTO", text, count=1)
-
-        async def insert() -> Result:
-            return await self._write(self._session.sql, text)
-
-        result = await self._promised(insert)
-        return Done(result.affected, 0, f"Records: {result.affected}  Duplicates: 0  Warnings: 0")
+        return text
 
     async def _change(self, statement: Statement) -> Done:
         translation = await self._translation(statement)

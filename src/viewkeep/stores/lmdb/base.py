@@ -7,7 +7,7 @@ each key; base rows and log are read in one snapshot, so the two always fit toge
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from zlib import crc32
@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from viewkeep.codec.patterns import KeyPattern
-from viewkeep.stores.contract import Chunk
+from viewkeep.stores.contract import Chunk, Cut
 from viewkeep.stores.lmdb import log, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
@@ -23,21 +23,26 @@ from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
 _FOREVER = (1 << 63) - 1
 
 
-def get(nodes: Sequence[Environment], table: int, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The current rows of these keys, in their order."""
+def get(
+    nodes: Sequence[Environment], table: int, keys: Sequence[bytes], at: Cut | None = None
+) -> list[bytes | None]:
+    """The rows of these keys, in their order, now or at a cut."""
     prefix = table.to_bytes(PREFIX, "big")
-    if len(keys) == 1:
+    if len(keys) == 1 and at is None:
         node = nodes[crc32(keys[0]) % len(nodes)]
         with translated, node.begin() as txn:
             return [sums.get(node, txn, "rows", prefix + keys[0])]
     wanted: dict[int, list[bytes]] = {}
     for key in keys:
         wanted.setdefault(crc32(key) % len(nodes), []).append(prefix + key)
-    found: dict[bytes, bytes] = {}
+    found: dict[bytes, bytes | None] = {}
     for index, full in wanted.items():
         node = nodes[index]
         with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
             found.update(sums.present(node, cursor, sorted(full)))
+            if at is not None:
+                these = set(full).__contains__
+                found.update(_before_images(node, txn, table, at.offsets[index], these))
     return [found.get(prefix + key) for key in keys]
 
 
@@ -53,8 +58,12 @@ def scan(
 ) -> Chunk:
     """Up to `limit` rows of a range, now or as they were when the node's log ended at `at`."""
     low, high = key_range(table, start, stop)
+
+    def inside(key: bytes) -> bool:
+        return low <= key < high
+
     with translated, node.begin() as txn, txn.cursor(db=node.dbs["rows"]) as cursor:
-        earlier = {} if at is None else _before_images(node, txn, table, at, low, high)
+        earlier = {} if at is None else _before_images(node, txn, table, at, inside)
         if only is not None:
             earlier = {k: row for k, row in earlier.items() if only.matches(k[PREFIX:])}
         keys, rows = list[bytes](), list[bytes]()
@@ -73,9 +82,9 @@ def scan(
 
 
 def _before_images(
-    node: Environment, txn: Transaction, table: int, at: int, low: bytes, high: bytes
+    node: Environment, txn: Transaction, table: int, at: int, wanted: Callable[[bytes], bool]
 ) -> dict[bytes, bytes | None]:
-    """For each key of the range written after the cut, its row at the cut."""
+    """For each wanted key written after the cut, its row at the cut."""
     earlier: dict[bytes, bytes | None] = {}
     prefix = table.to_bytes(PREFIX, "big")
     while True:
@@ -89,7 +98,7 @@ def _before_images(
             batch.keys.take(chosen).to_list(), batch.before.take(chosen).to_list(), strict=True
         ):
             full = prefix + (key or b"")
-            if low <= full < high:
+            if wanted(full):
                 earlier.setdefault(full, row)
         at = int(batch.offsets[-1]) + 1
 
