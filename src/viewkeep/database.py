@@ -24,7 +24,7 @@ from viewkeep.access.sessions import WAIT_SECONDS, Session
 from viewkeep.access.statements import Statements
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
-from viewkeep.engine.budget import Budget
+from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.identity import database_id
 from viewkeep.errors import (
@@ -136,16 +136,21 @@ class Database:
         `max_query_memory` bytes (half of the machine's memory unless told), is ended with
         QueryTimeout or QueryTooLarge.
         """
-        if max_seconds is None and max_query_memory is None:
-            return self._executor.one(text, at, parameters)
-        with Budget(max_seconds, max_query_memory).applied():
+        with limited(max_seconds, max_query_memory):
             return self._executor.one(text, at, parameters)
 
     def execute(
-        self, text: str, parameters: Sequence[object] = (), *, at: At | None = None
+        self,
+        text: str,
+        parameters: Sequence[object] = (),
+        *,
+        at: At | None = None,
+        max_seconds: float | None = None,
+        max_query_memory: int | None = None,
     ) -> Iterator[Result]:
-        """Run statements one after another, giving the result of each."""
-        return self._executor.run(text, at, parameters)
+        """Run statements one after another, giving the result of each; limits are for each."""
+        results = self._executor.run(text, at, parameters)
+        return each_limited(results, max_seconds, max_query_memory)
 
     def prepare(self, text: str, dialect: str = "spark") -> Prepared:
         """Make a statement ready, with `?` where values come later; run it any number of times.

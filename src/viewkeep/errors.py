@@ -18,6 +18,7 @@ ViewkeepError
 ├── InvalidToken           a session, feed or scan token is damaged, or of something else
 ├── Timeout                waiting for an epoch took too long
 │   └── QueryTimeout           a query took longer than it may, and was ended
+├── QueryCancelled         whoever asked for a query has gone, and it was ended
 ├── Overloaded             too much work waits, or runs; nothing was done
 ├── InvalidSetting         a server was given settings that are not safe or do not fit together
 ├── PipelineError          an epoch failed; the message names the cause
@@ -116,6 +117,10 @@ class Timeout(ViewkeepError):
 
 class QueryTimeout(Timeout):
     """A query took longer than it may, and was ended."""
+
+
+class QueryCancelled(ViewkeepError):
+    """Whoever asked for a query has gone, and it was ended."""
 
 
 class Overloaded(ViewkeepError):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from viewkeep.access import changes
 from viewkeep.errors import (
     CatalogError,
     DuplicateKey,
@@ -93,6 +94,32 @@ def test_delete(shop: Database) -> None:
     assert ids(shop) == [3]
     assert shop.sql("DELETE FROM items").affected == 1
     assert ids(shop) == []
+
+
+def test_what_others_write_while_a_statement_runs(
+    shop: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed row is read again; one that begins to match is as written just after it."""
+    matching, reads = changes._matching, [0]
+
+    def interrupted(*arguments: Any) -> Any:
+        found = matching(*arguments)
+        reads[0] += 1
+        if reads[0] == 1:
+            shop.put("items", [{"id": 4, "stock": 0}, {"id": 3, "stock": 0}])
+        if reads[0] == 3:
+            shop.put("items", {"id": 1, "stock": 3})
+        return found
+
+    monkeypatch.setattr(changes, "_matching", interrupted)
+    assert shop.sql("UPDATE items SET name = 'none' WHERE stock = 0").affected == 1
+    names = {row["id"]: row["name"] for row in shop.scan("items")}
+    assert names == {1: "pen", 2: "none", 3: "pad", 4: None}
+    assert shop.sql("UPDATE items SET name = 'none' WHERE stock = 0").affected == 3
+    assert reads[0] == 2
+    assert shop.sql("UPDATE items SET stock = stock + 1 WHERE id = 1").affected == 1
+    assert reads[0] == 4, "the row had changed, and was read again"
+    assert shop.sql("SELECT stock FROM items WHERE id = 1").one() == {"stock": 4}
 
 
 def test_concurrent_updates_lose_nothing(shop: Database) -> None:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
-from viewkeep.engine import batches
+from viewkeep.engine import batches, budget
 from viewkeep.engine.batches import filter_batches, project_batches
-from viewkeep.engine.budget import MIB, SMALL, Budget, Turns
-from viewkeep.errors import Overloaded, QueryTimeout, QueryTooLarge, Unsupported
+from viewkeep.engine.budget import MIB, SMALL, Budget, Cancel, Turns
+from viewkeep.errors import (
+    Overloaded,
+    QueryCancelled,
+    QueryTimeout,
+    QueryTooLarge,
+    Timeout,
+    Unsupported,
+)
 from viewkeep.expr import Call, Lit, Ref
 from viewkeep.ops.evaluate import filter_rows, project
 from viewkeep.ops.sizes import most_bytes
 from viewkeep.types import BIGINT, BOOLEAN, STRING
 
 if TYPE_CHECKING:
-    from viewkeep import Database
+    from viewkeep import Database, Session
 
 MEMORY = 64 * MIB
 WIDE = 20_000  # rows of the table `wide`, with a text of 1,000 bytes each
@@ -92,6 +100,93 @@ def test_a_query_ends_at_its_deadline(wide: Database, text: str) -> None:
     with pytest.raises(QueryTimeout, match=r"longer than 0\.5 s.*\(max_seconds\)"):
         wide.sql(text, max_seconds=0.5)
     assert time.monotonic() - began < 10
+
+
+def runner(db: Database | Session, way: str) -> Callable[..., object]:
+    """One of the calls that run SQL, with the text and its limits."""
+    return {
+        "sql": db.sql,
+        "execute": lambda text, **limits: list(db.execute(text, **limits)),
+        "prepare": lambda text, **limits: db.prepare(text).run(**limits),
+    }[way]
+
+
+WAYS = ("sql", "execute", "prepare")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("in_session", [False, True], ids=["database", "session"])
+def test_every_call_that_runs_sql_takes_limits(wide: Database, way: str, in_session: bool) -> None:
+    run = runner(wide.session() if in_session else wide, way)
+    with pytest.raises(QueryTooLarge, match=r"reading rows needs.*\(max_query_memory\)"):
+        run("SELECT * FROM wide", max_query_memory=10 * MIB)
+    with pytest.raises(QueryTimeout, match=r"longer than 0 s.*\(max_seconds\)"):
+        run("SELECT * FROM wide", max_seconds=0)
+    assert run("SELECT id FROM wide WHERE id < 3", max_seconds=60, max_query_memory=MEMORY)
+    assert budget.current() is None
+    assert run("SELECT * FROM wide"), "the limits were those of the calls before"
+
+
+def test_limits_are_for_each_of_several_results(wide: Database) -> None:
+    text = "SELECT id FROM wide WHERE id = 1; SELECT * FROM wide; SELECT 3 AS n"
+    results = wide.execute(text, max_query_memory=10 * MIB)
+    assert next(results).one() == {"id": 1}
+    assert budget.current() is None, "the caller's own work has none"
+    with pytest.raises(QueryTooLarge):
+        next(results)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_waiting_for_an_epoch_takes_of_the_seconds(
+    wide: Database, catch_up: Callable[[], object], way: str
+) -> None:
+    wide.sql("CREATE VIEW v AS SELECT g, count(*) AS n FROM wide GROUP BY g")
+    catch_up()
+    session = wide.session(timeout=600)
+    session.put("wide", {"id": 1, "g": 0, "s": ""})
+    run = runner(session, way)
+    with pytest.raises(Timeout, match=r"after 0.* s what the query reads lacks 1 operation"):
+        run("SELECT * FROM v", max_seconds=0.01)
+
+
+def test_what_nobody_wants_any_more_ends(wide: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancel, hold = Cancel(), Budget.hold
+
+    def holding(self: Budget, size: int, what: str) -> None:
+        hold(self, size, what)
+        cancel.set()  # in the middle of the query
+
+    monkeypatch.setattr(Budget, "hold", holding)
+    with Budget(cancel=cancel).applied(), pytest.raises(QueryCancelled, match="has gone"):
+        wide.sql("SELECT count(*) AS n FROM wide a JOIN wide b ON a.g = b.g")
+
+
+def test_a_query_that_waits_for_its_turn_can_be_cancelled() -> None:
+    turns, cancel, waits = Turns(MEMORY), Cancel(), threading.Event()
+    turns.take(MEMORY, None)
+    ended: list[BaseException] = []
+
+    class Telling(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.set()
+            return super().wait(timeout)
+
+    turns._changed = Telling()
+
+    def query() -> None:
+        try:
+            turns.take(MEMORY, None, cancel)
+        except QueryCancelled as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=query)
+    thread.start()
+    assert waits.wait(60)
+    cancel.set()
+    thread.join(60)
+    assert len(ended) == 1
+    turns.give(MEMORY)
+    turns.take(MEMORY, time.monotonic() + 10)  # nobody stands in the way
 
 
 def test_a_small_query_does_not_wait(wide: Database) -> None:

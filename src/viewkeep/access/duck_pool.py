@@ -206,14 +206,16 @@ class _Child:
         try:
             socket.send_fds(self._socket, [struct.pack("<I", len(body))], [file])
             self._socket.sendall(body)
-            if not self._readable(budget.left):
-                raise budget.late()
+            with budget.cancel.calling(self._process.kill):
+                if not self._readable(budget.left):
+                    raise budget.late()
             head, files, _, _ = socket.recv_fds(self._socket, 4, 1)
             if len(head) == 4:
                 (length,) = struct.unpack("<I", head)
                 return json.loads(self._received(length)), files[0]
         except OSError:
             pass  # as an end without an answer
+        budget.cancel.check()
         raise self._died(budget)
 
     def end(self) -> None:

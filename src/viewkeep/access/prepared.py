@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from viewkeep.access.results import Result
+from viewkeep.engine.budget import limited
 from viewkeep.types import DataType
 
 if TYPE_CHECKING:
@@ -45,14 +46,21 @@ class Prepared:
     def is_point(self) -> bool:
         return self._executor.is_point(self._template)
 
-    def run(self, *values: Any, at: At | None = None) -> Result:
-        """Run it with these values, one for each `?`."""
-        if self._begin is not None:
-            self._begin()
-        known = self._executor.shaped(self._template, self._constants, values, at)
-        if known is not None:
-            return known
-        return self._executor.one(self.text, at, values, self.dialect)
+    def run(
+        self,
+        *values: Any,
+        at: At | None = None,
+        max_seconds: float | None = None,
+        max_query_memory: int | None = None,
+    ) -> Result:
+        """Run it with these values, one for each `?`; limits as for `Database.sql`."""
+        with limited(max_seconds, max_query_memory):
+            if self._begin is not None:
+                self._begin()
+            known = self._executor.shaped(self._template, self._constants, values, at)
+            if known is not None:
+                return known
+            return self._executor.one(self.text, at, values, self.dialect)
 
     def point(self, *values: Any, at: At | None = None) -> Result | None:
         """The result if with these values it is one lookup of a key, else None: then `run` it.

@@ -24,6 +24,8 @@ from viewkeep.access.statements import Statements
 from viewkeep.access.tokens import read_number, read_token, write_token
 from viewkeep.access.writes import Key
 from viewkeep.catalog import Catalog
+from viewkeep.engine import budget
+from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Published
 from viewkeep.errors import InvalidToken, Locked, NotReady, Timeout
 from viewkeep.sql.bulk import PlainRows
@@ -144,16 +146,28 @@ class Session:
 
     # -- SQL -----------------------------------------------------------------------------------
 
-    def sql(self, text: str, parameters: Sequence[object] = (), *, at: At | None = None) -> Result:
-        """Run statements; the result is the last one's. A SELECT of views waits as reads do."""
-        self._waiting.begin(_QUERY)
-        known = self._executor.known(text, at, parameters)
-        if known is not None:
-            return known
-        result = Result(message="(no statement)")
-        for result in self._noted(self._executor.parsed(text, at, parameters)):  # noqa: B007
-            pass
-        return result
+    def sql(
+        self,
+        text: str,
+        parameters: Sequence[object] = (),
+        *,
+        at: At | None = None,
+        max_seconds: float | None = None,
+        max_query_memory: int | None = None,
+    ) -> Result:
+        """Run statements; the result is the last one's. A SELECT of views waits as reads do.
+
+        Limits as for `Database.sql`; waiting for an epoch takes of the seconds.
+        """
+        with limited(max_seconds, max_query_memory):
+            self._waiting.begin(_QUERY)
+            known = self._executor.known(text, at, parameters)
+            if known is not None:
+                return known
+            result = Result(message="(no statement)")
+            for result in self._noted(self._executor.parsed(text, at, parameters)):  # noqa: B007
+                pass
+            return result
 
     def insert_plain(self, rows: PlainRows, longest_key: int | None = None) -> Result | None:
         """Insert the rows of a statement that `split_rows` has read; None if it must be parsed."""
@@ -164,10 +178,17 @@ class Session:
         return self._executor.prepare(text, dialect, lambda: self._waiting.begin(_QUERY))
 
     def execute(
-        self, text: str, parameters: Sequence[object] = (), *, at: At | None = None
+        self,
+        text: str,
+        parameters: Sequence[object] = (),
+        *,
+        at: At | None = None,
+        max_seconds: float | None = None,
+        max_query_memory: int | None = None,
     ) -> Iterator[Result]:
-        """Run statements one after another, giving the result of each."""
-        return self._noted(self._executor.run(text, at, parameters))
+        """Run statements one after another, giving the result of each; limits are for each."""
+        results = self._noted(self._executor.run(text, at, parameters))
+        return each_limited(results, max_seconds, max_query_memory)
 
     def _noted(self, results: Iterator[Result]) -> Iterator[Result]:
         """The results of statements, each with its own time to wait; new plans are remembered."""
@@ -289,6 +310,9 @@ class _WaitingReader(Reader):
         """A read starts: what it is of, for the error, and how long it may wait."""
         self._what = what
         self._seconds = self._session._timeout if timeout is None else timeout
+        allowed = budget.current()
+        if allowed is not None and allowed.left is not None:
+            self._seconds = min(self._seconds, allowed.left)
         self._deadline = time.monotonic() + self._seconds
 
     def published(self) -> Published:

@@ -1,8 +1,9 @@
 """What a query may use: seconds and bytes, checked while it works.
 
 Law: work under a budget asks before it takes memory, and looks at the clock between batches. So it
-ends with an error one batch after its deadline at the latest, and never holds much more than its
-bytes. A query that outgrows `SMALL` waits its turn among the large ones of its server.
+ends with an error one batch after its deadline, or after nobody wants its answer any more, at the
+latest, and never holds much more than its bytes. A query that outgrows `SMALL` waits its turn among
+the large ones of its server.
 """
 
 from __future__ import annotations
@@ -11,16 +12,53 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import TypeVar
 
-from viewkeep.errors import Overloaded, QueryTimeout, QueryTooLarge
+from viewkeep.errors import Overloaded, QueryCancelled, QueryTimeout, QueryTooLarge
+
+T = TypeVar("T")
 
 MIB = 1 << 20
 SMALL = 16 * MIB  # bytes that a query may hold without waiting for its turn
 SOON = 1.0  # seconds that any number of queries may wait for their turn
 _NARROW = "Narrow what is read by its key, add a LIMIT, or create a view that has less"
+
+
+class Cancel:
+    """Whether a query's answer is still wanted. Any thread may set it, and no more than once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._calls: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Nobody wants the answer any more: end what the query waits for."""
+        with self._lock:
+            self._is_set = True
+            calls = list(self._calls)
+        for call in calls:
+            call()
+
+    def check(self) -> None:
+        """QueryCancelled if nobody wants the answer any more."""
+        if self._is_set:
+            raise QueryCancelled("whoever asked for this query has gone; it was ended")
+
+    @contextmanager
+    def calling(self, call: Callable[[], None]) -> Iterator[None]:
+        """Wait for something inside; `call` ends that wait, and what ends it checks."""
+        with self._lock:
+            self._calls.append(call)
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._calls.remove(call)
 
 
 class Turns:
@@ -35,14 +73,20 @@ class Turns:
         self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
 
-    def take(self, size: int, deadline: float | None) -> None:
+    def take(self, size: int, deadline: float | None, cancel: Cancel | None = None) -> None:
         """Wait until this many bytes are free; Overloaded at the deadline."""
+        cancel = cancel or Cancel()
+        with cancel.calling(self._wake):
+            self._take(size, deadline, cancel)
+
+    def _take(self, size: int, deadline: float | None, cancel: Cancel) -> None:
         size, ticket, soon = min(size, self.total), object(), time.monotonic() + SOON
         has_place = False
         with self._changed:
             self._waiting.append(ticket)
             try:
                 while True:
+                    cancel.check()
                     now = time.monotonic()
                     if not has_place and now >= soon and self._places > 0:
                         self._places, has_place = self._places - 1, True
@@ -62,6 +106,10 @@ class Turns:
                 self._waiting.remove(ticket)
                 self._changed.notify_all()
 
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
     def give(self, size: int) -> None:
         """Give bytes back."""
         with self._changed:
@@ -73,7 +121,8 @@ class Budget:
     """The seconds and bytes of one query, and how many rows and bytes its answer may have.
 
     Without a limit for them, there is no deadline, and a query may hold half of the machine's
-    memory. `turns` is what all queries of a server share. A budget belongs to one thread.
+    memory. `turns` is what all queries of a server share. A budget belongs to one thread; `cancel`
+    is for others, to end its work.
     """
 
     def __init__(
@@ -84,8 +133,10 @@ class Budget:
         rows: int | None = None,
         answer: int | None = None,
         turns: Turns | None = None,
+        cancel: Cancel | None = None,
     ):
         self.seconds, self.rows = seconds, rows
+        self.cancel = Cancel() if cancel is None else cancel
         self.memory = _half_of_machine() if memory is None else memory
         self.answer = self.memory if answer is None else min(answer, self.memory)
         self.deadline = None if seconds is None else time.monotonic() + seconds
@@ -97,7 +148,8 @@ class Budget:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def check(self) -> None:
-        """QueryTimeout if the time is over."""
+        """QueryTimeout if the time is over, QueryCancelled if nobody wants the answer any more."""
+        self.cancel.check()
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise self.late()
 
@@ -146,12 +198,19 @@ class Budget:
     def take_turn(self) -> None:
         """Become one of the large queries of the server, when there is room."""
         if self._turns is not None and not self._has_turn:
-            self._turns.take(self.memory, self.deadline)
+            self._turns.take(self.memory, self.deadline, self.cancel)
             self._has_turn = True
 
     def part(self, memory: int, turns: Turns) -> Budget:
         """A budget with the same deadline for work that has its own memory."""
-        part = Budget(self.seconds, memory, rows=self.rows, answer=self.answer, turns=turns)
+        part = Budget(
+            self.seconds,
+            memory,
+            rows=self.rows,
+            answer=self.answer,
+            turns=turns,
+            cancel=self.cancel,
+        )
         part.deadline = self.deadline
         return part
 
@@ -198,6 +257,24 @@ def of_query() -> Iterator[Budget]:
             yield around
 
 
+def limited(seconds: float | None, memory: int | None) -> AbstractContextManager[object]:
+    """A budget of these limits for what is done inside; without any, the one that applies here."""
+    if seconds is None and memory is None:
+        return nullcontext()
+    return Budget(seconds, memory).applied()
+
+
+def each_limited(results: Iterator[T], seconds: float | None, memory: int | None) -> Iterator[T]:
+    """Work that is done as it is asked for, each piece within these limits."""
+    while True:
+        with limited(seconds, memory):
+            try:
+                result = next(results)
+            except StopIteration:
+                return
+        yield result
+
+
 def hold(size: int, what: str) -> None:
     """Take bytes from the budget that applies here, if one does."""
     around = _CURRENT.get()
@@ -206,7 +283,7 @@ def hold(size: int, what: str) -> None:
 
 
 def check() -> None:
-    """QueryTimeout if the time of the budget that applies here is over."""
+    """`Budget.check` of the budget that applies here, if one does."""
     around = _CURRENT.get()
     if around is not None:
         around.check()

@@ -15,6 +15,7 @@ from viewkeep.serve.auth import Guarded
 from viewkeep.serve.dashboard.routes import router
 from viewkeep.serve.http import catalog, feeds, health, reading, statements, writing
 from viewkeep.serve.http.answers import ExactRoute
+from viewkeep.serve.http.connections import Attended
 from viewkeep.serve.http.errors import Answering, add_handlers
 from viewkeep.serve.http.shortcut import PointReads
 from viewkeep.serve.limits import BoundedBody
@@ -52,6 +53,7 @@ def create_app(service: Service) -> FastAPI:
     for part in (reading, writing, statements, feeds, catalog, health):
         part.routes(app, service)
     # The last one added is the outermost.
+    app.add_middleware(Attended)
     app.add_middleware(PointReads, routes=app, service=service)
     limits = service.settings
     app.add_middleware(BoundedBody, max_body=limits.max_body, max_seconds=limits.max_seconds)

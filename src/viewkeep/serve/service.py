@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from viewkeep import claims
 from viewkeep.access.sessions import Session
 from viewkeep.claims import LongWaits
 from viewkeep.database import Database
-from viewkeep.engine.budget import Budget, Turns
+from viewkeep.engine.budget import Budget, Cancel, Turns
 from viewkeep.engine.epochs import Epochs
 from viewkeep.errors import Locked
 from viewkeep.plan.nodes import Source, View
@@ -40,6 +41,19 @@ _CAREFUL_SECONDS = 5.0  # for so long
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_client: ContextVar[Cancel | None] = ContextVar("viewkeep_client", default=None)
+
+
+@contextmanager
+def serving(client: Cancel | None) -> Iterator[None]:
+    """Serve a client inside, who sets this when it goes: then its reads end, not its writes."""
+    before = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(before)
 
 
 class Service:
@@ -79,10 +93,10 @@ class Service:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work that reads in a thread; Timeout after the seconds that a request may take.
 
-        Work that runs into the limit ends at its next look at its budget. Overloaded if too much
-        waits already.
+        Work that runs into the limit, or whose client has gone, ends at its next look at its
+        budget. Overloaded if too much waits already.
         """
-        bounded = self._bounded(work)
+        bounded = self._bounded(work, _client.get())
         return await self._readers.run(self.settings.max_seconds, bounded, *args, **kwargs)
 
     async def write(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -91,14 +105,14 @@ class Service:
         Timeout, Locked and Overloaded: nothing was written, and nothing will be. OutcomeUnknown:
         the write had begun, and nobody can say how it ended.
         """
-        bounded = self._bounded(work)
+        bounded = self._bounded(work, None)
         return await self._writers.run(self.settings.max_seconds, bounded, *args, **kwargs)
 
     async def parse(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work that reads a long text, and nothing of the store, in a thread of its own."""
         return await self._parsers.run(self.settings.max_seconds, work, *args, **kwargs)
 
-    def _bounded(self, work: Callable[P, T]) -> Callable[P, T]:
+    def _bounded(self, work: Callable[P, T], client: Cancel | None) -> Callable[P, T]:
         """Work within the budget of a request, whose time begins now."""
         settings = self.settings
         budget = Budget(
@@ -107,10 +121,12 @@ class Service:
             rows=settings.max_rows,
             answer=settings.max_answer,
             turns=self._turns,
+            cancel=client,
         )
 
         def bounded(*args: P.args, **kwargs: P.kwargs) -> T:
             with budget.applied():
+                budget.cancel.check()
                 return work(*args, **kwargs)
 
         return bounded

@@ -230,9 +230,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def get(
-        self, table: int, keys: Sequence[bytes], at: Cut | None = None
-    ) -> list[bytes | None]:
+    def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
         """The rows of these keys, in the order of `keys`: the current ones, or as in `scan` `at`.
 
         With `at`, the log after it is read once for all keys of a node.

@@ -138,9 +138,7 @@ class FaultyStore(Store):
     def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
         return self._call("write", writes)  # type: ignore[no-any-return]
 
-    def get(
-        self, table: int, keys: Sequence[bytes], at: Cut | None = None
-    ) -> list[bytes | None]:
+    def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
         return self._call("get", table, keys, at)  # type: ignore[no-any-return]
 
     def scan(

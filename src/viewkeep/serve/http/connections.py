@@ -2,19 +2,25 @@
 
 Law: a connection above the limit is told so and closed at once, whatever it sends; one that is
 opened and says nothing, begins a request and does not end its headers, or does not take what it is
-sent, does not stay.
+sent, does not stay. What a client that has gone still reads ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from viewkeep.engine.budget import Cancel
 from viewkeep.errors import Overloaded
 from viewkeep.serve.http.errors import answer_of
+from viewkeep.serve.service import serving
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_CLIENT = "viewkeep.client"  # of a request's scope: what is set when the connection is lost
 SILENT_SECONDS = 30.0
 # On every answer, those of the HTTP server itself too: browsers take no answer for something that
 # it is not, show it in no frame of another site, and tell other sites nothing of its address.
@@ -37,6 +43,7 @@ def bounded_protocol(most: int, stalled_seconds: float) -> type[HttpToolsProtoco
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._client = Cancel()
             if len(self.connections) > most:
                 transport.write(_refusal(most))
                 transport.close()
@@ -46,6 +53,8 @@ def bounded_protocol(most: int, stalled_seconds: float) -> type[HttpToolsProtoco
         def on_message_begin(self) -> None:
             self._expect()
             super().on_message_begin()
+            scope: Any = self.scope
+            scope[_CLIENT] = self._client
 
         def on_headers_complete(self) -> None:
             self._heard()
@@ -64,6 +73,7 @@ def bounded_protocol(most: int, stalled_seconds: float) -> type[HttpToolsProtoco
             self._heard()
             self._taken()
             super().connection_lost(exc)
+            self._client.set()
 
         def _expect(self) -> None:
             if self._silent is None:
@@ -83,6 +93,17 @@ def bounded_protocol(most: int, stalled_seconds: float) -> type[HttpToolsProtoco
             self.transport.abort()
 
     return Bounded
+
+
+class Attended:
+    """Ends the reads of clients that go away."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with serving(scope.get(_CLIENT)):
+            await self._app(scope, receive, send)
 
 
 def _refusal(most: int) -> bytes:

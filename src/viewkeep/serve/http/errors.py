@@ -74,6 +74,7 @@ STATUS: dict[type[Exception], int] = {
     Forbidden: 403,
     TooLarge: 413,
     errors.Overloaded: 429,
+    errors.QueryCancelled: 499,  # which nobody reads but the log
     Stopping: 503,
 }
 _HEADERS = {

@@ -39,6 +39,7 @@ from viewkeep.serve.mysql.packets import (
 from viewkeep.serve.mysql.parameters import Types, read_parameters
 from viewkeep.serve.mysql.sessions import ClientSession, Shared, Who
 from viewkeep.serve.mysql.wire import Gone, OutOfOrder, TooLarge, Wire
+from viewkeep.serve.service import serving
 
 _HANDSHAKE_BYTES = 64 * 1024
 _STATEMENTS = 1_000  # prepared at a time
@@ -95,7 +96,8 @@ class Connection:
                 self.idle, wire.at_once = False, None
                 if not data or data[0] == _QUIT:
                     break
-                await self._command(data)
+                with serving(wire.client):
+                    await self._command(data)
                 await wire.drain()
                 self._ended = time.monotonic()
         except Gone:

@@ -31,6 +31,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.Conflict, 1020, "HY000"),
     (vk.InvalidRow, 1366, "HY000"),
     (vk.QueryTimeout, 3024, "HY000"),
+    (vk.QueryCancelled, 1317, "70100"),
     (vk.Timeout, 1205, "HY000"),
     (vk.NotReady, 1205, "HY000"),
     (vk.ViewFailed, 1356, "HY000"),

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from viewkeep.engine.budget import Cancel
 from viewkeep.serve.mysql.packets import Malformed
 
 _MOST = 0xFFFFFF  # bytes of a packet's part
@@ -50,6 +51,7 @@ class Wire(asyncio.Protocol):
         # Tried on a command that has come whole, before the coroutine that receives is woken; True
         # if that was all. It saves a turn of the loop: a tenth of a read by key, client included.
         self.at_once: Callable[[bytes], bool] | None = None
+        self.client = Cancel()  # set when the connection is lost
         self._max = max_packet
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
@@ -102,6 +104,7 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
+        self.client.set()
         self._wake()
         self.resume_writing()
 

@@ -80,9 +80,7 @@ class LmdbStore(Store):
     def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
         return write(self._database.nodes, writes)
 
-    def get(
-        self, table: int, keys: Sequence[bytes], at: Cut | None = None
-    ) -> list[bytes | None]:
+    def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
         return base.get(self._database.nodes, table, keys, at)
 
     def scan(
