@@ -2,19 +2,24 @@
 
 import json
 import signal
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from viewkeep.access.damage import damaged_tables
 from viewkeep.errors import Corrupt
+from viewkeep.plan.nodes import Source
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import StateWrite
+from viewkeep.types import BIGINT, Column, Schema
 
 from .conformance import TABLE, key, log_entries, origin, put, row
 from .processes import run_python
 
 DAMAGING = str(Path(__file__).with_name("damaging.py"))
+PAGE, LOWER = 4096, 12  # bytes of LMDB's pages; where a page says how far its records' places go
 NAMED = "the-name-of-row-500"  # found in the files by this
 
 
@@ -63,6 +68,26 @@ def test_a_damaged_base_row(path):
                 read()
         assert store.get(TABLE, [key(502)]) == [row(502, "x", 5020)]
         store.write([put([502])])
+
+
+def test_a_damaged_page_that_hides_rows_is_found_by_verification(path):
+    """A page says how many records it has: one fewer hides its last, in order, from all reads."""
+    file = path / "node-0" / "data.mdb"
+    content = bytearray(file.read_bytes())
+    page = content.index(full(500) + row(500, NAMED, 5000)) // PAGE * PAGE
+    lower = int.from_bytes(content[page + LOWER : page + LOWER + 2], sys.byteorder)
+    content[page + LOWER : page + LOWER + 2] = (lower - 2).to_bytes(2, sys.byteorder)
+    table = Source("t", TABLE, Schema((Column("a", BIGINT),), ("a",)))
+    with closing(open_store(str(path))) as store:
+        store.check_counts(0)
+        assert damaged_tables(store, [table]) == {}
+    file.write_bytes(content)
+    with closing(open_store(str(path))) as store:
+        assert len(store.scan(0, TABLE, limit=1000).keys) == 499, "no read can tell"
+        message = r"node-0.*499 records of rows can be read, and 500 were written.*backup"
+        with pytest.raises(Corrupt, match=message):
+            store.check_counts(0)
+        assert "499 records" in damaged_tables(store, [table])["t"]
 
 
 @pytest.mark.parametrize("other", [1, 499, 501, 999])

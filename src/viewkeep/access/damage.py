@@ -1,6 +1,7 @@
 """Damage of the base: every row and every log segment is read, which checks its checksum.
 
-Law: a table or a log that is not reported was read as a whole.
+Law: a table or a log that is not reported was read as a whole, and no record of its node is hidden
+by damage to the pages that lead to it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ _ROWS = 10_000  # read at a time
 def damaged_tables(store: Store, tables: Iterable[Source]) -> dict[str, str]:
     """Those of these tables that cannot be read as a whole, each with the reason."""
     found = {}
+    hidden = _hidden(store)
     for table in tables:
         try:
             for node in range(store.nodes):
+                if node in hidden:  # nobody knows of which table
+                    raise hidden[node]
                 _read_rows(store, node, table.number)
         except Corrupt as error:
             found[table.table] = str(error)
@@ -37,6 +41,17 @@ def damaged_logs(store: Store) -> dict[int, str]:
                 pass
         except Corrupt as error:
             found[node] = str(error)
+    return found
+
+
+def _hidden(store: Store) -> dict[int, Corrupt]:
+    """The nodes in which records are hidden."""
+    found = {}
+    for node in range(store.nodes):
+        try:
+            store.check_counts(node)
+        except Corrupt as error:
+            found[node] = error
     return found
 
 

@@ -470,6 +470,13 @@ class Store(ABC):
     # -- housekeeping ------------------------------------------------------------------------
 
     @abstractmethod
+    def check_counts(self, node: int) -> None:
+        """Corrupt if a node's rows or log are not as many records as the store has counted.
+
+        For verification: reads may not notice damage that hides records which nothing leads to.
+        """
+
+    @abstractmethod
     def sizes(self) -> Sizes:
         """What `status` reports; may be approximate."""
 

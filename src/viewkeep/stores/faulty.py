@@ -49,6 +49,7 @@ METHODS = (
     "meta_get",
     "meta_cas",
     "meta_scan",
+    "check_counts",
     "sizes",
     "close",
 )
@@ -252,6 +253,9 @@ class FaultyStore(Store):
 
     def meta_scan(self, prefix: str) -> list[tuple[str, bytes]]:
         return self._call("meta_scan", prefix)  # type: ignore[no-any-return]
+
+    def check_counts(self, node: int) -> None:
+        self._call("check_counts", node)
 
     def sizes(self) -> Sizes:
         return self._call("sizes")  # type: ignore[no-any-return]

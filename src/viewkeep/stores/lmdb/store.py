@@ -25,7 +25,7 @@ from viewkeep.stores.contract import (
     TableSize,
     TableWrite,
 )
-from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, redo, state
+from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, redo, state, sums
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     Database,
@@ -216,6 +216,9 @@ class LmdbStore(Store):
         return meta.scan(self._database.meta, prefix)
 
     # -- housekeeping ------------------------------------------------------------------------
+
+    def check_counts(self, node: int) -> None:
+        sums.check_counts(self._database.nodes[node])
 
     def sizes(self) -> Sizes:
         database = self._database

@@ -172,6 +172,24 @@ def seek(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows")
     return bool(found)
 
 
+def check_counts(environment: Environment) -> None:
+    """Corrupt if a file has another number of records than LMDB has counted as it wrote them.
+
+    LMDB's pages have no checksums. A damaged one that shows fewer records than it has hides the
+    others, in order and between sound ones; the count stands elsewhere, beside the root.
+    """
+    with environment.reading() as txn:
+        for name, db in environment.dbs.items():
+            counted = txn.stat(db)["entries"]
+            with txn.cursor(db) as cursor:
+                found = sum(1 for _ in cursor.iternext(keys=True, values=False))
+            if found != counted:
+                raise Corrupt(
+                    f"{environment.path / 'data.mdb'} is damaged: {found:,} records of {name} can "
+                    f"be read, and {counted:,} were written. {_way_on(environment)}"
+                )
+
+
 def damaged(environment: Environment, key: bytes, db: str = "rows") -> Corrupt:
     """The error for a record whose checksum does not match."""
     what = {
