@@ -185,6 +185,88 @@ def test_repeating_what_may_be_empty_is_refused_where_its_turns_are_seen() -> No
             call(name, [S, _text("(a*)*"), *rest])
 
 
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "new", "size"),
+    [
+        ("a" * 1000, "a", "b" * 1000, 1_000_000),
+        ("a" * 1049, "a", "b" * 1000, None),
+        ("a" * 1048 + "b" * 576, "a", "b" * 1000, MIB),
+        ("a" * 1048 + "b" * 577, "a", "b" * 1000, None),
+        ("é" * 1048 + "b" * 576, "é", "b" * 1000, MIB),
+        ("é" * 1048 + "b" * 577, "é", "b" * 1000, None),
+        ("a" * 2 * MIB, "a", "b", 2 * MIB),  # it does not grow
+        ("a" * 2 * MIB, "aa", "b", MIB),
+        ("a" * 2 * MIB + "b", "b", "aa", None),
+        ("x" * MIB, "a", "b" * 1000, MIB),
+        (None, "a", "b" * 1000, None),
+    ],
+)
+def test_replaced_texts_are_bounded(
+    text: str | None, pattern: str, new: str, size: int | None
+) -> None:
+    row = {"s": text, "p": pattern, "new": new}
+    for name, arguments in (
+        ("replace", [S, _text(pattern), _text(new)]),
+        ("replace", [S, P, Ref("new", STRING)]),
+        ("replace", [S, _text(pattern), Ref("new", STRING)]),
+        ("regexp_replace", [S, _text(pattern), _text(new)]),
+        ("regexp_replace", [S, _text(f"({pattern})|[^\\s\\S]$"), _text(new)]),
+    ):
+        made = evaluate_one(call(name, arguments), row)
+        assert (None if made is None else len(str(made).encode())) == size, name
+
+
+def test_groups_count_for_the_bound() -> None:
+    expr = call("regexp_replace", [S, _text("(x+)(y)?"), _text("$1$1-$2")])
+    many = call("regexp_replace", [S, _text("x+"), _text("$0" * 20)])
+    for text, size in (("x" * 1000, 2_001), ("xy" * 1000, 4_000), ("x" * MIB, None)):
+        made = evaluate_one(expr, {"s": text})
+        assert (None if made is None else len(str(made))) == size
+    assert evaluate_one(many, {"s": "x" * (MIB // 20)}) == "x" * (MIB // 20 * 20)
+    assert evaluate_one(many, {"s": "x" * (MIB // 20 + 1)}) is None
+    by_row = call("regexp_replace", [S, _text("x*$|-"), _text("$0" * 20)])
+    assert evaluate_one(by_row, {"s": "x" * 1_000 + "\n"}) == "x" * 20_000 + "\n"
+    assert evaluate_one(by_row, {"s": "-" * 1_000 + "x" * 60_000 + "\n"}) is None
+
+
+RUNS_ON = ["a(.*b)?", ".*[^A-Z]|[A-Z]", "(?:a+b|c)d", "x(a*b)*", "a|(b+c)"]
+DOES_NOT = [
+    "[0-9]+",
+    "a.*b",
+    '"[^"]*"',
+    r"[0-9]+(\.[0-9]+)?",
+    "(ab|a).*c",
+    "(ab*)*",
+    ".*?[0-9]",
+    "(a|b)*c",
+]
+
+
+@pytest.mark.parametrize("pattern", RUNS_ON)
+def test_long_texts_are_not_searched_in_quadratic_time(pattern: str) -> None:
+    assert regex(pattern).runs_on
+    short, long = "a" * 16_384, "a" * 16_385
+    for name, rest in (("regexp_count", []), ("regexp_replace", [_text("<$0>")])):
+        expr = call(name, [S, _text(pattern), *rest])
+        assert evaluate_one(expr, {"s": short}) is not None
+        assert evaluate_one(expr, {"s": long}) is None
+        with pytest.raises(Unsupported, match="would take quadratic time"):
+            call(name, [S, _text(f"(?:{pattern})$"), *rest])
+        with pytest.raises(Unsupported, match="would take quadratic time"):
+            call(name, [S, _text(f"(?:{pattern})?"), *rest])
+    assert evaluate_one(call("rlike", [S, _text(pattern)]), {"s": long}) is not None
+
+
+@pytest.mark.parametrize("pattern", DOES_NOT)
+def test_what_ends_with_its_match_is_searched_in_texts_of_any_length(pattern: str) -> None:
+    assert not regex(pattern).runs_on
+    text = "a1b" * 100_000
+    assert evaluate_one(call("regexp_count", [S, _text(pattern)]), {"s": text}) is not None
+
+
 # -- linear time -------------------------------------------------------------------------------
 
 

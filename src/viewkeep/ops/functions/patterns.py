@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.ops.functions import like
+from viewkeep.ops.functions import like, rowtexts
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.pike import Slots, machine
 from viewkeep.ops.functions.regex import ENDS, Regex, regex
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import constant_int, constant_text, fixed
 from viewkeep.types import BOOLEAN, INT, STRING, DataType
+
+LONGEST = 16_384
+"""Bytes of a text in which all matches of a pattern that runs on are found: 0.1 s at worst."""
+LONGEST_REPEATED = rowtexts.LONGEST
 
 
 def _constant_pattern(
@@ -39,6 +43,24 @@ def _constant_pattern(
         return signature
 
     return resolve
+
+
+def _refuse_quadratic(name: str, pattern: Regex, by_row: bool) -> None:
+    """Refuse what would take quadratic time in Python; Rust does it for texts of `LONGEST`."""
+    if pattern.runs_on and (by_row or pattern.has_end):
+        raise Unsupported(
+            f"in {name}, the regular expression {pattern.pattern!r} would take quadratic time: it "
+            "may match without a repetition that goes on to the end of the text",
+            hint="Say where the repetition ends, as in a([^ab]*b)?, or leave out $ and what may "
+            "match an empty text",
+        )
+
+
+def _short(text: pl.Expr, pattern: Regex) -> pl.Expr:
+    """The text; NULL where finding all matches could take quadratic time and it is long."""
+    if not pattern.runs_on:
+        return text
+    return pl.when(text.str.len_bytes() <= LONGEST).then(text)
 
 
 def _unless_null(result: pl.DataType, build: Callable[[Site, Regex], pl.Expr]) -> Build:
@@ -107,6 +129,7 @@ def _group(text: str, slots: Slots, group: int) -> str:
 
 def _check_count(pattern: Regex, constants: Constants, count: int) -> None:
     _refuse_turns("regexp_count", pattern)
+    _refuse_quadratic("regexp_count", pattern, pattern.may_be_empty)
     if pattern.may_be_empty:
         machine(pattern)
 
@@ -118,7 +141,7 @@ def _count(site: Site, pattern: Regex) -> pl.Expr:
     if pattern.may_be_empty:
         # By row: Rust's engine finds no empty match next to another one.
         return each(one, pl.Int32(), site.first)
-    fast = site.first.str.count_matches(pattern.rust).cast(pl.Int32)
+    fast = _short(site.first, pattern).str.count_matches(pattern.rust).cast(pl.Int32)
     return _ended(site, pattern, fast, pl.Int32(), one)
 
 
@@ -149,6 +172,7 @@ def _replacement(text: str, groups: int) -> list[str | int]:
 
 def _check_replacement(pattern: Regex, constants: Constants, count: int) -> None:
     _refuse_turns("regexp_replace", pattern)
+    _refuse_quadratic("regexp_replace", pattern, pattern.may_be_empty)
     if pattern.may_be_empty:
         machine(pattern)
     if not (2 in constants and constants[2] is None):
@@ -161,19 +185,47 @@ def _replace(site: Site, pattern: Regex) -> pl.Expr:
         return pl.lit(None, dtype=pl.String)
     parts = _replacement(new, pattern.groups)
 
-    def one(text: str) -> str:
+    def one(text: str) -> str | None:
         made, at = [], 0
+        size = before = len(text.encode())
         for slots in machine(pattern).matches(text):
             made.append(text[at : slots[0]])
-            made += [p if isinstance(p, str) else _group(text, slots, p) for p in parts]
+            put = [p if isinstance(p, str) else _group(text, slots, p) for p in parts]
+            made += put
             at = slots[1]
-        return "".join(made) + text[at:]
+            size += sum(len(p.encode()) for p in put) - len(text[slots[0] : at].encode())
+            if size > before + LONGEST_REPEATED:
+                return None  # what is left of the text cannot make up for it
+        return None if size > max(before, LONGEST_REPEATED) else "".join(made) + text[at:]
 
     if pattern.may_be_empty and new:
         # By row: Rust's engine finds no empty match next to another one.
         return each(one, pl.String(), site.first)
     by = "".join(f"${{{p}}}" if isinstance(p, int) else p.replace("$", "$$") for p in parts)
-    return _ended(site, pattern, site.first.str.replace_all(pattern.rust, by), pl.String(), one)
+    text = _replaceable(_short(site.first, pattern), pattern, parts)
+    return _ended(site, pattern, text.str.replace_all(pattern.rust, by), pl.String(), one)
+
+
+def _replaceable(text: pl.Expr, pattern: Regex, parts: list[str | int]) -> pl.Expr:
+    """The text; NULL where the replacement makes it longer, and too long."""
+    put = sum(len(part.encode()) for part in parts if isinstance(part, str))
+    groups = [part for part in parts if isinstance(part, int)]
+    if not put and not groups:
+        return text
+    size = text.str.len_bytes().cast(pl.Int64)
+    # Only where there could be so many matches and groups are their sizes added up.
+    most = size + (size + 1) * put + size * len(groups)
+    doubtful = pl.when(most > LONGEST_REPEATED).then(text)
+
+    def without_matches(instead: str) -> pl.Expr:
+        return doubtful.str.replace_all(pattern.rust, instead).str.len_bytes().cast(pl.Int64)
+
+    rest = without_matches("")
+    made = rest + doubtful.str.count_matches(pattern.rust).cast(pl.Int64) * put
+    for group in groups:
+        made += without_matches(f"${{{group}}}") - rest
+    too_long = made > pl.max_horizontal(size, LONGEST_REPEATED)
+    return pl.when(too_long).then(None).otherwise(text)
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -194,7 +246,8 @@ FUNCTIONS: tuple[Function, ...] = (
             _check_replacement,
         ),
         _unless_null(pl.String(), _replace),
-        "With every match of a regular expression replaced; $1 stands for its first group.",
+        "With every match of a regular expression replaced; $1 stands for its first group; NULL if "
+        "that makes it longer, and more than 1 MiB.",
         "regexp_replace('a1b22', '([0-9]+)', '<$1>')",
     ),
     Function(

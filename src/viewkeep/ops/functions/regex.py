@@ -119,6 +119,7 @@ class Regex:
     has_end: bool
     may_be_empty: bool
     empty_loop: bool  # something that may be empty is repeated: engines take different turns
+    runs_on: bool  # a search may go on for long after its match: all matches take quadratic time
 
 
 @lru_cache(maxsize=1000)
@@ -142,6 +143,7 @@ def regex(pattern: str) -> Regex:
         any(node == Edge("end") for node in nodes),
         may_be_empty(tree),
         any(isinstance(n, Repeat) and n.most != 1 and may_be_empty(n.body) for n in nodes),
+        _runs_on(tree, ends=True, choice=False),
     )
 
 
@@ -156,6 +158,30 @@ def may_be_empty(node: Node) -> bool:
     if isinstance(node, Repeat):
         return node.least == 0 or may_be_empty(node.body)
     return may_be_empty(node.body) if isinstance(node, Group) else True
+
+
+def _runs_on(node: Node, *, ends: bool, choice: bool) -> bool:
+    """Whether a search may go on for long after the match that it finds.
+
+    It does where a way that is preferred repeats something without end (`.*` in `a(.*b)?`), and
+    needs more after that, while another way has matched already. `ends` says that nothing needs to
+    follow the node, `choice` that there are other ways than through it.
+    """
+    if isinstance(node, Several):
+        follows = ends
+        for part in reversed(node.parts):
+            if _runs_on(part, ends=follows, choice=choice):
+                return True
+            follows = follows and may_be_empty(part)
+        return False
+    if isinstance(node, Choice):
+        return any(_runs_on(option, ends=ends, choice=True) for option in node.options)
+    if isinstance(node, Repeat):
+        if node.most is None and choice and not ends:
+            return True
+        # In a loop, the rest of the body is needed before it may end.
+        return _runs_on(node.body, ends=ends, choice=choice or node.least != node.most)
+    return isinstance(node, Group) and _runs_on(node.body, ends=ends, choice=choice)
 
 
 def to_rust(node: Node) -> str:

@@ -14,6 +14,7 @@ from viewkeep.ops.functions.rowform import RowForm, RowSite
 from viewkeep.types import BINARY
 
 _LARGEST = 2**31 - 1
+LONGEST = 1 << 20  # bytes of a text that is made of a shorter one
 
 
 def length(text: bytes) -> int:
@@ -82,9 +83,15 @@ def trimmed_end(text: bytes, characters: bytes) -> bytes:
     return text.decode().rstrip(characters.decode()).encode()
 
 
-def replaced(text: bytes, old: bytes, new: bytes = b"") -> bytes:
-    """With every occurrence of a text replaced."""
-    return text.replace(old, new) if old else text
+def replaced(text: bytes, old: bytes, new: bytes = b"") -> bytes | None:
+    """With every occurrence of a text replaced; None if that makes it longer and too long."""
+    if not old:
+        return text
+    if len(text) * len(new) > LONGEST * len(old) and len(new) > len(old):
+        made = len(text) + text.count(old) * (len(new) - len(old))
+        if made > max(len(text), LONGEST):
+            return None
+    return text.replace(old, new)
 
 
 def position(text: bytes, part: bytes) -> int:

@@ -18,7 +18,7 @@ from viewkeep.ops.functions.signatures import fixed, mismatch
 from viewkeep.types import BIGINT, BINARY, BOOLEAN, INT, STRING, DataType
 
 _LARGEST = 2**31 - 1
-LONGEST_REPEATED = 1 << 20  # bytes
+LONGEST_REPEATED = rowtexts.LONGEST
 _LATIN = [chr(code) for code in range(256)]
 
 
@@ -169,19 +169,38 @@ def _pad(at_start: bool) -> Build:
 
 def _replace(site: Site) -> pl.Expr:
     new = site.args[2] if len(site.args) == 3 else pl.lit("")
-    search = site.constants.get(1)
+    search, by = site.constants.get(1), site.constants.get(2, "")
     if search == "":
         return _strict(site, site.first)
-    if isinstance(search, str) and isinstance(site.constants.get(2, ""), str):
-        return _strict(site, site.first.str.replace_all(search, new.fill_null(""), literal=True))
+    if isinstance(search, str) and isinstance(by, str):
+        text = _replaceable(site.first, search, len(search.encode()), len(by.encode()))
+        return _strict(site, text.str.replace_all(search, new.fill_null(""), literal=True))
     # By row: polars replaces one constant search text only.
     return each(
-        lambda text, old, by: text.replace(old, by) if old else text,
+        replaced,
         pl.String(),
         site.first,
         site.args[1],
         new,
     )
+
+
+def _replaceable(text: pl.Expr, search: str, old: int, new: int) -> pl.Expr:
+    """The text; NULL where replacing these many bytes by those would make it too long."""
+    if new <= old:
+        return text
+    size = text.str.len_bytes().cast(pl.Int64)
+    # Only where every place could make it too long are the places counted.
+    doubtful = pl.when(size * new > LONGEST_REPEATED * old).then(text)
+    count = doubtful.str.count_matches(search, literal=True).cast(pl.Int64)
+    too_long = size + count * (new - old) > pl.max_horizontal(size, LONGEST_REPEATED)
+    return pl.when(too_long).then(None).otherwise(text)
+
+
+def replaced(text: str, old: str, new: str) -> str | None:
+    """A text with every occurrence of another replaced; None if that makes it too long."""
+    made = rowtexts.replaced(text.encode(), old.encode(), new.encode())
+    return None if made is None else made.decode()
 
 
 def _find(text: pl.Expr, part: pl.Expr) -> pl.Expr:
@@ -448,7 +467,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "replace",
         fixed("replace", STRING, STRING, STRING, result=STRING, optional=1),
         _replace,
-        "With every occurrence of a text replaced by another, or left out.",
+        "With every occurrence of a text replaced by another, or left out; NULL if that makes it "
+        "longer, and more than 1 MiB.",
         "replace('a-b-c', '-', '+')",
         row=rowtexts.calls(rowtexts.replaced),
     ),
