@@ -382,10 +382,25 @@ def test_what_has_no_template() -> None:
 def test_what_is_kept_is_bounded() -> None:
     kept: Recent[int] = Recent(2)
     for key in "ab":
-        kept.put(key, ord(key))
+        kept.put(key, ord(key), 1)
     assert kept.get("a") == ord("a")
-    kept.put("c", 1)
+    kept.put("c", 1, 1)
     assert (kept.get("a"), kept.get("b"), kept.get("c"), len(kept)) == (ord("a"), None, 1, 2)
+
+
+def test_what_is_kept_has_a_bounded_size() -> None:
+    """The garbage collector looks at all of it in one go."""
+    kept: Recent[int] = Recent(100, size=10)
+    for number, size in enumerate((3, 4, 3)):
+        kept.put(number, number, size)
+    assert [kept.get(number) for number in range(3)] == [0, 1, 2]
+    kept.put(1, 11, 2)  # in place of what was there
+    kept.put(3, 3, 2)
+    assert [kept.get(number) for number in range(4)] == [0, 11, 2, 3]
+    kept.put(4, 4, 4)
+    assert [kept.get(number) for number in range(5)] == [None, None, 2, 3, 4]
+    kept.put(5, 5, 11)
+    assert len(kept) == 0
 
 
 def test_lookups_are_made_once(site: Database, monkeypatch: pytest.MonkeyPatch) -> None:

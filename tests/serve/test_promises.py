@@ -88,6 +88,39 @@ def test_what_clients_send_is_not_logged(
     assert "secret" not in told
 
 
+def test_what_should_not_happen_is_logged_with_its_traceback(
+    site: Database,
+    serve: Serve,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def break_down(*arguments: object) -> None:
+        raise AssertionError("nobody thought of this")
+
+    monkeypatch.setattr(type(site), "explain", break_down)
+    with httpx.Client(base_url=serve(site).http_url) as client:
+        answer = client.get("/v1/explain")
+    assert answer.status_code == 500
+    assert "nobody thought of this" not in answer.text
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert logging.Formatter().format(record).count("break_down") >= 1
+
+
+def test_pages_have_a_thousand_rows(site: Database, client: httpx.Client) -> None:
+    site.put("votes", [{"id": number, "story": 1} for number in range(2_500)])
+    page = client.get("/v1/votes/rows").json()
+    assert len(page["rows"]) == 1_000
+    assert page["next"] is not None
+    assert len(client.get("/v1/votes/rows?limit=2000").json()["rows"]) == 2_000
+
+
+def test_reads_without_a_session(site: Database, client: httpx.Client) -> None:
+    before = client.get("/v1/scores/rows").json()
+    assert client.put("/v1/votes/rows", json={"rows": [{"id": 99, "story": 1}]}).status_code == 200
+    assert client.get("/v1/scores/rows").json() == before, "no epoch was published"
+    assert client.get("/v1/votes/row?key=99").json() == {"row": {"id": 99, "story": 1}}
+
+
 def test_a_feed_goes_on_at_another_server(site: Database, serve: Serve, catch_up: CatchUp) -> None:
     first, second = serve(site), serve(site)
     with httpx.stream("GET", f"{first.http_url}/v1/scores/changes") as answer:
