@@ -31,7 +31,7 @@ class Settings:
     max_rows: int = 100_000  # of one answer
     max_written: int = 100_000  # rows or keys of one request
     max_sql: int = 64 * 1024  # characters of SQL to parse; for MySQL without the constants in it
-    max_tokens: int = 4_000  # words, numbers, texts and signs of one statement to parse
+    max_tokens: int = 3_000  # words, numbers, texts and signs of one statement to parse
     max_statements: int = 1_000  # of one text
     max_parameters: int = 65_535  # of one statement
     max_key: int = 64 * 1024  # characters of a text in a key

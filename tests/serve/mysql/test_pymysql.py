@@ -300,6 +300,7 @@ def test_errors_have_the_numbers_of_mysql(client: Connection, sql: str, code: in
     rows(client, "CREATE TABLE IF NOT EXISTS errors_t (id INT PRIMARY KEY, a INT, s VARCHAR(9))")
     assert code_of(client, sql) == code
     assert rows(client, "SELECT 1") == ((1,),)
+    assert rows(client, "SELECT (1 + 1), (1 + 1)") == ((2, 2),), "columns may have one name"
 
 
 def test_many_statements_at_once(site: Running) -> None:

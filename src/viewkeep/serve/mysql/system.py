@@ -75,6 +75,8 @@ class System:
                 table = self._pool.run(text, relations, budget).table
             except DuckError as error:
                 raise syntax(f"the query was not understood: {error}") from error
+        if len(set(table.column_names)) < table.num_columns:  # a frame has each name once
+            table = table.rename_columns([f"{n}#{i}" for i, n in enumerate(table.column_names)])
         found = pl.from_arrow(table)
         assert isinstance(found, pl.DataFrame)
         return found
