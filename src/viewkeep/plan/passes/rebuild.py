@@ -128,13 +128,15 @@ def renamed(node: Node, clashing: Collection[str], taken: Collection[str]) -> No
     """The node with other names for columns whose names clash, unlike those taken."""
     if not clashing:
         return node
-    return Project(
-        node,
-        tuple(
-            Named(unused(c.name, taken) if c.name in clashing else c.name, Ref(c.name, c.type))
-            for c in node.columns
-        ),
-    )
+    used = {*taken, *names(node)}
+    outputs = []
+    for column in node.columns:
+        name = column.name
+        if name in clashing:
+            name = unused(name, used)
+            used.add(name)
+        outputs.append(Named(name, Ref(column.name, column.type)))
+    return Project(node, tuple(outputs))
 
 
 def united(branches: Iterable[Node], row_key: tuple[str, ...], columns: Iterable[str]) -> Union:
