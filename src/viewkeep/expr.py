@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -210,13 +210,14 @@ def rebuilt(
     return of(expr)
 
 
-def column_name(expr: Expr) -> str:
-    """What a computed column is called: the expression's text, shortened where it is very long.
+def unused(text: str, taken: Collection[str]) -> str:
+    """A name for a column that is not taken: a text, shortened where it is very long, or like it.
 
     A name is part of the names above it, which would double at each level of a plan.
     """
-    text = str(expr)
-    if len(text) <= _LONGEST_NAME:
-        return text
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return f"{text[:100]}...#{digest}"
+    if len(text) > _LONGEST_NAME:
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        text = f"{text[:100]}...#{digest}"
+    while text in taken:
+        text += "'"
+    return text

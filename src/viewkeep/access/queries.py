@@ -8,7 +8,7 @@ from the base.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -25,7 +25,17 @@ from viewkeep.engine.batches import BATCH_ROWS, width
 from viewkeep.engine.budget import Budget
 from viewkeep.errors import InvalidRow
 from viewkeep.expr import Expr, Scalar
-from viewkeep.plan.nodes import Arrange, Filter, KeyPart, Node, Source, View, inputs, sources
+from viewkeep.plan.nodes import (
+    Arrange,
+    Filter,
+    KeyPart,
+    Node,
+    Source,
+    View,
+    inputs,
+    nodes,
+    sources,
+)
 from viewkeep.plan.passes import optimise
 from viewkeep.sql.keys import key_values
 from viewkeep.sql.statements import Query
@@ -137,16 +147,13 @@ def check_answer(rows: pl.DataFrame) -> None:
 def _conditions(node: Node) -> dict[Source, list[Expr | None]]:
     """The condition on its rows at each place where a table is read; None where all are."""
     found: dict[Source, list[Expr | None]] = {source: [] for source in sources(node)}
-    for source, condition in _reads(node, None):
-        found[source].append(condition)
-    return found
-
-
-def _reads(node: Node, condition: Expr | None) -> Iterator[tuple[Source, Expr | None]]:
     if isinstance(node, Source):
-        yield node, condition
-    for below in inputs(node):
-        yield from _reads(below, node.predicate if isinstance(node, Filter) else None)
+        found[node].append(None)
+    for reader in nodes([node]):
+        for below in inputs(reader):
+            if isinstance(below, Source):
+                found[below].append(reader.predicate if isinstance(reader, Filter) else None)
+    return found
 
 
 def _rows(

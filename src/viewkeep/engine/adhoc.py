@@ -46,6 +46,7 @@ from viewkeep.plan.nodes import (
     Values,
     Window,
     inputs,
+    nodes,
 )
 
 RowsOf = Callable[[Source], pl.DataFrame]
@@ -66,10 +67,11 @@ def evaluate(
     """
     known = {} if known is None else known
     budget = Budget() if budget is None else budget
-    if node.id not in known:
-        below = [evaluate(part, rows_of, known, budget) for part in inputs(node)]
-        budget.check()
-        known[node.id] = _evaluated(node, rows_of, below, budget)
+    for part in nodes([node]):
+        if part.id not in known:
+            budget.check()
+            below = [known[one.id] for one in inputs(part)]
+            known[part.id] = _evaluated(part, rows_of, below, budget)
     return known[node.id]
 
 
@@ -98,6 +100,7 @@ def _evaluated(
         # Sorted, and with the order of the rows beside them.
         budget.hold(rows.height * (width(rows) + 16), "a sort of the query")
         return _top_k(node, rows) if isinstance(node, TopK) else _window(node, rows)
+    assert isinstance(node, Aggregate), "a finished plan has no fences"
     node, rows = _computed(node, rows, budget)
     # Groups are found by copies of their keys, and hold copies of their values.
     budget.hold(_COPIES * int(rows.estimated_size()), "an aggregate of the query")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from viewkeep.errors import Unsupported
-from viewkeep.expr import Call, Expr
+from viewkeep.expr import Expr, calls
 from viewkeep.plan.nodes import (
     Aggregate,
     Arrange,
@@ -20,7 +20,7 @@ from viewkeep.plan.nodes import (
     TopK,
     Union,
     Window,
-    inputs,
+    nodes,
 )
 
 _CARRIES = ("is_null", "is_not_null", "case", "coalesce")
@@ -30,11 +30,11 @@ _HINT = "Use its elements before they are collected, or STRING_AGG"
 def refuse_arrays(node: Node, order: Iterable[str] = ()) -> None:
     """Refuse a plan that does more with an ARRAY than to show it; `order` is of its result."""
     _refuse_keys(node, order)
-    _refuse_keys(node, _keys(node))
-    for expr in _expressions(node):
-        _refuse_calls(expr)
-    for below in inputs(node):
-        refuse_arrays(below)
+    for one in nodes([node]):
+        _refuse_keys(one, _keys(one))
+        for call in calls(_expressions(one)):
+            if call.function not in _CARRIES and any(arg.type.is_array for arg in call.args):
+                raise Unsupported("an ARRAY is shown, not computed with", hint=_HINT)
 
 
 def _refuse_keys(node: Node, names: Iterable[str]) -> None:
@@ -70,12 +70,3 @@ def _expressions(node: Node) -> Iterator[Expr]:
                 if any(argument.type.is_array for argument in call.arguments):
                     raise Unsupported(f"{call.function} of an ARRAY is not taken", hint=_HINT)
                 yield from call.arguments
-
-
-def _refuse_calls(expr: Expr) -> None:
-    if not isinstance(expr, Call):
-        return
-    if expr.function not in _CARRIES and any(arg.type.is_array for arg in expr.args):
-        raise Unsupported("an ARRAY is shown, not computed with", hint=_HINT)
-    for arg in expr.args:
-        _refuse_calls(arg)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from viewkeep.errors import QueryTooLarge
 from viewkeep.plan.arrangements import Side, arrangements, strip
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -27,6 +28,9 @@ from viewkeep.plan.nodes import (
     Window,
 )
 from viewkeep.plan.operators import Reader, Stateful, Steps
+
+MOST_BRANCHES: Final = 10_000
+"""Ways from tables and operators into one operator. Unions of unions multiply them."""
 
 Producer: TypeAlias = Source | Values | Stateful | Reader
 
@@ -68,18 +72,16 @@ def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, P
     """The parts that these operators stand on and that are not `known`, producers first."""
     made: dict[str, Part] = {}
     there = set(known)
-
-    def add(node: Stateful | Reader) -> None:
-        if node.id in there:
-            return
-        there.add(node.id)
-        part = fused(node)
-        for below in part.below:
-            add(below)
-        made[node.id] = part
-
-    for node in roots:
-        add(node)
+    waiting = list[Stateful | Reader | Part](roots)[::-1]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Part):
+            made[one.node.id] = one
+        elif one.id not in there:
+            there.add(one.id)
+            part = fused(one)
+            waiting.append(part)
+            waiting.extend(list(part.below)[::-1])
     return made
 
 
@@ -92,15 +94,23 @@ def fused(node: Stateful | Reader) -> Part:
 
 def _branches(node: Node) -> Iterator[Branch]:
     """The ways into a node: several where there is a Union."""
-    below, steps = strip(node)
-    if isinstance(below, Union):
-        for input_ in below.inputs:
-            for branch in _branches(input_):
-                yield Branch(branch.producer, branch.steps + steps)
-    elif isinstance(below, Source | Values | Aggregate | Join | TopK | Window):
-        yield Branch(below, steps)
-    else:
-        raise ValueError(f"{type(below).__name__} produces no rows by itself")
+    waiting: list[tuple[Node, Steps]] = [(node, ())]
+    count = 0
+    while waiting:
+        node, after = waiting.pop()
+        below, steps = strip(node)
+        if isinstance(below, Union):
+            waiting.extend((one, steps + after) for one in reversed(below.inputs))
+        elif isinstance(below, Source | Values | Aggregate | Join | TopK | Window):
+            count += 1
+            if count > MOST_BRANCHES:
+                raise QueryTooLarge(
+                    f"UNION ALL reads its tables in more than {MOST_BRANCHES:,} branches",
+                    hint="Read a view once and repeat its rows by a join, or use UNION",
+                )
+            yield Branch(below, steps + after)
+        else:
+            raise ValueError(f"{type(below).__name__} produces no rows by itself")
 
 
 def _has_key(node: Arrange, key: tuple[str, ...]) -> bool:

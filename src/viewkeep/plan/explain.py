@@ -7,6 +7,7 @@ columns that choose the shard), its state tables with their keys, and whether it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from viewkeep.plan.nodes import (
     AggregateCall,
@@ -37,46 +38,60 @@ def _view(program: Program, placement: Placement, known: frozenset[str]) -> Iter
     operator = next(op for op in program.operators if table in op.tables)
     if operator.node != view.node:
         yield f"  reads state table {table.number} of the operator below directly"
-    yield from _operator(program, operator, known, 0)
+    printed: set[str] = set()
+    waiting: list[tuple[str, Operator | str]] = [("", operator)]
+    while waiting:
+        pad, one = waiting.pop()
+        if isinstance(one, str):
+            yield pad + one
+            continue
+        lines = _operator(program, one, known, one.id in printed)
+        printed.add(one.id)
+        waiting.extend((pad + inner, line) for inner, line in reversed(list(lines)))
+
+
+_Line: TypeAlias = tuple[str, "Operator | str"]  # how far in, and a text or what is to be printed
+_INNER = "   "
 
 
 def _operator(
-    program: Program, operator: Operator, known: frozenset[str], depth: int
-) -> Iterator[str]:
-    pad = "   " * depth
+    program: Program, operator: Operator, known: frozenset[str], printed: bool
+) -> Iterator[_Line]:
+    """An operator with what it reads, unless that is printed above."""
     users = sum(program.uses(name, operator.id) for name in program.placements)
     notes = [f"level {operator.level}", f"zone [{', '.join(operator.zone)}]"]
     if users > 1:
         notes.append(f"used by {users} views")
     if operator.id in known:
         notes.append("reused")
-    yield f"{pad}└─ {title(operator)}  · {' · '.join(notes)}"
-    inner = pad + "   "
+    if printed:
+        notes.append("as above")
+    yield "", f"└─ {title(operator)}  · {' · '.join(notes)}"
+    if printed:
+        return
     for table in operator.tables:
-        yield f"{inner}state {table.number}: {_table(table)}"
+        yield _INNER, f"state {table.number}: {_table(table)}"
     for feed in operator.feeds:
-        yield from _input(program, operator, feed, known, depth)
+        yield from _input(program, operator, feed)
     for port in operator.ports:
         for step in reversed(port.steps):
-            yield f"{inner}{_step(step)}"
-        yield from _operator(program, program.by_id[port.producer], known, depth + 1)
+            yield _INNER, _step(step)
+        yield _INNER, program.by_id[port.producer]
 
 
-def _input(
-    program: Program, operator: Operator, feed: Feed, known: frozenset[str], depth: int
-) -> Iterator[str]:
-    inner = "   " * (depth + 1)
+def _input(program: Program, operator: Operator, feed: Feed) -> Iterator[_Line]:
     for step in reversed(feed.steps):
-        yield f"{inner}{_step(step)}"
+        yield _INNER, _step(step)
     if not feed.local:
-        yield f"{inner}⇄ re-distributed by [{', '.join(operator.zone)}]"
+        yield _INNER, f"⇄ re-distributed by [{', '.join(operator.zone)}]"
     producer = feed.producer
     if isinstance(producer, Source):
-        yield f"{inner}└─ Δ DELTA {producer.table} (key {', '.join(producer.row_key)})  · level 0"
+        key = ", ".join(producer.row_key)
+        yield _INNER, f"└─ Δ DELTA {producer.table} (key {key})  · level 0"
     elif isinstance(producer, Values):
-        yield f"{inner}└─ VALUES, {len(producer.rows)} rows"
+        yield _INNER, f"└─ VALUES, {len(producer.rows)} rows"
     else:
-        yield from _operator(program, program.by_id[producer], known, depth + 1)
+        yield _INNER, program.by_id[producer]
 
 
 def title(operator: Operator) -> str:

@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from viewkeep.errors import Unsupported
+from viewkeep.errors import QueryTooLarge, Unsupported
 from viewkeep.expr import Expr, Ref, Scalar, references
 from viewkeep.types import Column, DataType, Schema
 
@@ -243,6 +243,8 @@ class Union(_Identified):
 
 
 JOINS = ("inner", "left", "semi", "anti")
+MOST_KEYS: Final = 1_000
+"""Columns of a join's row key. Joins of joins on other columns than keys double them."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,11 @@ class Join(_Identified):
         for match in self.on:
             _need(references(match.left), self.left.columns)
             _need(references(match.right), self.right.columns)
+        if len(self.row_key) > MOST_KEYS:
+            raise QueryTooLarge(
+                f"the rows of a join are told apart by more than {MOST_KEYS:,} columns",
+                hint="Join by whole keys, or group the rows of each side before",
+            )
 
     @cached_property
     def shows_right(self) -> bool:
@@ -434,14 +441,36 @@ class Arrange(_Identified):
         return tuple(part.name for part in self.key)
 
 
+@dataclass(frozen=True, eq=False)
+class Fence(_Identified):
+    """A part of a plan that passes neither change nor look into, under the id of that part.
+
+    `plan.passes.fragments` cuts large plans by fences. A finished plan has none.
+    """
+
+    node: Node
+
+    @cached_property
+    def id(self) -> str:
+        return self.node.id
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.node.columns
+
+    @cached_property
+    def row_key(self) -> tuple[str, ...]:
+        return self.node.row_key
+
+
 Node: TypeAlias = (
-    Source | Values | Filter | Project | Union | Join | Aggregate | TopK | Window | Arrange
+    Source | Values | Filter | Project | Union | Join | Aggregate | TopK | Window | Arrange | Fence
 )
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
-    """The nodes that a node is computed from."""
-    if isinstance(node, Source | Values):
+    """The nodes that a node is computed from; what is behind a fence is not among them."""
+    if isinstance(node, Source | Values | Fence):
         return ()
     if isinstance(node, Union):
         return node.inputs

@@ -1,6 +1,8 @@
 """Which expressions are never NULL, whatever the rows.
 
-Law: a True is certain; a False only says that it is not known.
+Law: a True is certain; a False only says that it is not known. What is known of a node follows from
+what is known of its inputs and is kept with the node, so nothing recurses with the depth of a plan
+and what is shared is looked at once.
 """
 
 from __future__ import annotations
@@ -17,50 +19,67 @@ from viewkeep.plan.nodes import (
     TopK,
     Union,
     Window,
+    inputs,
 )
 from viewkeep.types import BIGINT, DOUBLE
 
 _COUNTS = ("count_star", "count", "count_distinct")
 _TESTS = ("is_null", "is_not_null", "is_true", "is_false", "null_safe_eq")
+_KEPT = "never_null"  # not a field of nodes: it follows from the fields
 
 
 def never_null(expr: Expr, node: Node) -> bool:
     """Whether an expression over a node's columns has a value in every row."""
+    return _has_value(expr, _columns(node))
+
+
+def _has_value(expr: Expr, known: frozenset[str]) -> bool:
     if isinstance(expr, Lit):
         return expr.value is not None
     if isinstance(expr, Ref):
-        return _column(expr.name, node)
+        return expr.name in known
     if expr.function in _TESTS:
         return True
     if expr.function == "coalesce":
-        return any(never_null(arg, node) for arg in expr.args)
+        return any(_has_value(arg, known) for arg in expr.args)
     if expr.function == "cast":
         (given,) = expr.args
-        return given.type.is_integer and expr.type in (BIGINT, DOUBLE) and never_null(given, node)
+        return given.type.is_integer and expr.type in (BIGINT, DOUBLE) and _has_value(given, known)
     return False
 
 
-def _column(name: str, node: Node) -> bool:
+def _columns(node: Node) -> frozenset[str]:
+    """The columns of a node that are never NULL."""
+    waiting = [node]
+    while waiting:
+        one = waiting[-1]
+        unknown = [below for below in inputs(one) if _KEPT not in below.__dict__]
+        if _KEPT not in one.__dict__ and unknown:
+            waiting.extend(unknown)
+            continue
+        waiting.pop()
+        if _KEPT not in one.__dict__:
+            one.__dict__[_KEPT] = frozenset(_of(one, [b.__dict__[_KEPT] for b in inputs(one)]))
+    found: frozenset[str] = node.__dict__[_KEPT]
+    return found
+
+
+def _of(node: Node, below: list[frozenset[str]]) -> set[str] | frozenset[str]:
     match node:
         case Source():
-            return any(c.name == name and not c.nullable for c in node.columns)
-        case Filter() | TopK() | Arrange():
-            return _column(name, node.input)
-        case Window():
-            return any(c.name == name for c in node.input.columns) and _column(name, node.input)
+            return {column.name for column in node.columns if not column.nullable}
+        case Filter() | TopK() | Arrange() | Window():
+            return below[0]
         case Project():
-            return any(o.name == name and never_null(o.expr, node.input) for o in node.outputs)
+            return {out.name for out in node.outputs if _has_value(out.expr, below[0])}
         case Aggregate():
-            if any(call.name == name and call.function in _COUNTS for call in node.aggregates):
-                return True
-            return any(key.name == name and never_null(key.expr, node.input) for key in node.keys)
+            counts = {call.name for call in node.aggregates if call.function in _COUNTS}
+            return counts | {key.name for key in node.keys if _has_value(key.expr, below[0])}
+        case Join(kind="inner"):
+            ends = [end for m in node.on if not m.null_safe for end in (m.left, m.right)]
+            return below[0] | below[1] | {end.name for end in ends if isinstance(end, Ref)}
         case Join():
-            ends = [ref for m in node.on if not m.null_safe for ref in (m.left, m.right)]
-            if node.kind == "inner" and any(e == Ref(name, e.type) for e in ends):
-                return True
-            if any(column.name == name for column in node.left.columns):
-                return _column(name, node.left)
-            return node.kind == "inner" and _column(name, node.right)
+            return below[0]
         case Union():
-            return all(_column(name, part) for part in node.inputs)
-    return False
+            return frozenset.intersection(*below)
+    return frozenset()

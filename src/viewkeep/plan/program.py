@@ -201,8 +201,14 @@ def _stands_on(
 ) -> frozenset[str]:
     """An operator and all that it depends on; `below` remembers."""
     if operator.id not in below:
-        found = {operator.id}
-        for producer in operator.producers:
-            found |= _stands_on(operators[producer], operators, below)
+        found: set[str] = set()
+        waiting = [operator.id]
+        while waiting:
+            one = waiting.pop()
+            if one in below:
+                found |= below[one]
+            elif one not in found:
+                found.add(one)
+                waiting.extend(operators[one].producers)
         below[operator.id] = frozenset(found)
     return below[operator.id]

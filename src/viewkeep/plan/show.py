@@ -13,6 +13,7 @@ from viewkeep.plan.nodes import (
     Aggregate,
     AggregateCall,
     Arrange,
+    Fence,
     Filter,
     Frame,
     Join,
@@ -72,6 +73,8 @@ def _line(node: Node) -> str:
         case Arrange():
             kept = ", ".join(node.kept)
             return f"arrange ({kept}) under ({_order(node.key)})"
+        case Fence():
+            return f"fence {node.id}"
 
 
 def _key(names: tuple[str, ...]) -> str:

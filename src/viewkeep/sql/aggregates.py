@@ -14,12 +14,11 @@ from decimal import Decimal
 from sqlglot import exp
 
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.expr import Call, Expr, Lit, Ref, Scalar
+from viewkeep.expr import Call, Expr, Lit, Ref, Scalar, unused
 from viewkeep.ops.functions import VOID, cast_to
 from viewkeep.ops.functions.coercion import bounded
 from viewkeep.plan.nodes import AggregateCall, Ordering
 from viewkeep.sql.canonical import fold, make
-from viewkeep.sql.columns import unused
 from viewkeep.sql.expressions import Leaf, lower, predicate
 from viewkeep.sql.parse import text_of
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, array

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from viewkeep.errors import SqlError, TypeMismatch, Unsupported
-from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.expr import Expr, Lit, Ref, unused
 from viewkeep.plan.nodes import Named, Node, Project, Union
 from viewkeep.sql.canonical import make
-from viewkeep.sql.columns import filtered, unused
+from viewkeep.sql.columns import filtered
 from viewkeep.sql.expressions import lower
 from viewkeep.sql.intervals import parts_of
 from viewkeep.sql.parse import text_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.expr import Expr, Lit, Ref, unused
 from viewkeep.plan.nodes import Filter, Named, Node, Project
 from viewkeep.sql.canonical import conjunction, conjuncts
 from viewkeep.sql.toprows import first_rows
@@ -27,13 +27,6 @@ def named(exprs: Iterable[Expr], taken: Collection[str] = ()) -> dict[Expr, str]
             names[expr] = unused(str(expr), used)
             used.add(names[expr])
     return names
-
-
-def unused(text: str, used: Collection[str]) -> str:
-    """A name like `text` that is not used."""
-    while text in used:
-        text += "'"
-    return text
 
 
 def with_columns(node: Node, wanted: Sequence[Expr]) -> tuple[Node, dict[Expr, str]]:

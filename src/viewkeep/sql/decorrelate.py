@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from viewkeep.errors import Unsupported
-from viewkeep.expr import Call, Expr, Lit, Ref, references
+from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
 from viewkeep.plan.conditions import conjuncts, rewritten
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -30,10 +30,11 @@ from viewkeep.plan.nodes import (
     Values,
     Window,
     inputs,
+    nodes,
 )
 from viewkeep.plan.passes.rebuild import projected
 from viewkeep.sql.canonical import make
-from viewkeep.sql.columns import filtered, unused
+from viewkeep.sql.columns import filtered
 from viewkeep.sql.joins import joined, names_of, refs
 from viewkeep.sql.outer import has_outer, inward, outer, outers
 from viewkeep.types import DataType
@@ -104,10 +105,9 @@ def is_dependent(node: Node) -> bool:
 
 
 def _outers(node: Node) -> Iterator[Ref]:
-    for expr in _expressions(node):
-        yield from outers(expr)
-    for below in inputs(node):
-        yield from _outers(below)
+    for one in nodes([node]):
+        for expr in _expressions(one):
+            yield from outers(expr)
 
 
 def _expressions(node: Node) -> Iterator[Expr]:
@@ -157,9 +157,8 @@ def _mapped(node: Node, change: Callable[[Expr], Expr], below: tuple[Node, ...])
 
 def _every_name(node: Node) -> Iterator[str]:
     """The names of the columns of a plan's nodes."""
-    yield from names_of(node)
-    for below in inputs(node):
-        yield from _every_name(below)
+    for one in nodes([node]):
+        yield from names_of(one)
 
 
 def _called(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCall:
@@ -170,13 +169,15 @@ def _called(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCal
 
 def _shifted(node: Node) -> Node:
     """A plan that reads no rows of the query around, as a part of that query's plan."""
-    if not any(has_outer(expr) for expr in _expressions(node)) and not inputs(node):
-        return node
-    below = tuple(_shifted(part) for part in inputs(node))
-    same = all(new is old for new, old in zip(below, inputs(node), strict=True))
-    if same and not any(has_outer(expr) for expr in _expressions(node)):
-        return node
-    return _mapped(node, lambda expr: inward(expr, _none), below)
+    made: dict[str, Node] = {}
+    for one in nodes([node]):
+        below = tuple(made[part.id] for part in inputs(one))
+        same = all(new is old for new, old in zip(below, inputs(one), strict=True))
+        if not same or any(has_outer(expr) for expr in _expressions(one)):
+            made[one.id] = _mapped(one, lambda expr: inward(expr, _none), below)
+        else:
+            made[one.id] = one
+    return made[node.id]
 
 
 def _none(name: str, type_: DataType) -> Expr:

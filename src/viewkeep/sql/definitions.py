@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Ref
+from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Arrange, KeyPart, Node, Source, View
 from viewkeep.plan.passes import optimise
 from viewkeep.sql.ordering import top
@@ -71,7 +72,9 @@ def make_view(
     if shown:
         columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
     node = keyed(below, query.order, [inner for _, inner in columns])
-    return View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
+    view = View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
+    connect([root(view)])  # what has too many branches is refused before anything is stored
+    return view
 
 
 def keyed(node: Node, order: Sequence[KeyPart], shown: Sequence[str]) -> Arrange:

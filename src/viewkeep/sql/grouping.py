@@ -9,13 +9,13 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from viewkeep.errors import SqlError, Unsupported
-from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.expr import Expr, Lit, Ref, unused
 from viewkeep.ops.functions import VOID
 from viewkeep.plan.nodes import Aggregate, AggregateCall, Filter, Named, Node, Project, Union
 from viewkeep.sql.aggregates import Calls, group_rewriter, has_aggregate
 from viewkeep.sql.buckets import START, is_bucket
 from viewkeep.sql.canonical import make
-from viewkeep.sql.columns import named, unused
+from viewkeep.sql.columns import named
 from viewkeep.sql.constants import constant, position
 from viewkeep.sql.expressions import Leaf, lower, predicate
 from viewkeep.sql.groupingsets import Marks, sets_of

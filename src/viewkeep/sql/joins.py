@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from viewkeep.expr import Call, Expr, Lit, Ref, references
+from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
 from viewkeep.plan.conditions import TRUE, conjunction, conjuncts, disjunction, rewritten
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -22,7 +22,7 @@ from viewkeep.plan.nodes import (
     Union,
 )
 from viewkeep.sql.canonical import make
-from viewkeep.sql.columns import filtered, unused
+from viewkeep.sql.columns import filtered
 from viewkeep.sql.outer import has_outer
 from viewkeep.types import BOOLEAN, INT, Column
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
-from viewkeep.expr import Expr, Ref
+from viewkeep.expr import Expr, Ref, unused
 from viewkeep.plan.nodes import Filter, Named, Node, Project, Source
 from viewkeep.sql.canonical import make
-from viewkeep.sql.columns import unused
 from viewkeep.sql.expressions import predicate
 from viewkeep.sql.joins import conditions_of, inner_joined, joined, refs
 from viewkeep.sql.parse import text_of

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from viewkeep.errors import TypeMismatch, Unsupported
-from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.expr import Expr, Lit, Ref, unused
 from viewkeep.ops.functions import VOID, cast_to
 from viewkeep.ops.functions.coercion import widest
 from viewkeep.plan.nodes import Join, Match, Named, Node, Project, Union, Window, WindowCall
 from viewkeep.sql.canonical import fold
-from viewkeep.sql.columns import computed, unused
+from viewkeep.sql.columns import computed
 from viewkeep.sql.grouping import Item, distinct
 from viewkeep.sql.joins import BRANCH, names_of, refs
 from viewkeep.sql.parse import text_of

@@ -14,7 +14,7 @@ from itertools import product
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
-from viewkeep.expr import Call, Expr, Lit, Ref, references
+from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
 from viewkeep.plan.conditions import TRUE, conjunction, conjuncts, disjunction, rewritten
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -33,7 +33,6 @@ from viewkeep.plan.nodes import (
 from viewkeep.plan.nulls import never_null
 from viewkeep.plan.passes.rebuild import projected
 from viewkeep.sql.canonical import make
-from viewkeep.sql.columns import unused
 from viewkeep.sql.decorrelate import Free, decorrelated, outer_names
 from viewkeep.sql.joins import (
     conditions_of,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from viewkeep.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.expr import Expr, Lit, Ref, unused
 from viewkeep.ops.functions import cast_to
 from viewkeep.plan.nodes import Frame, KeyPart, Node, Window, WindowCall
 from viewkeep.sql.aggregates import Calls, is_aggregate
 from viewkeep.sql.canonical import fold
-from viewkeep.sql.columns import computed, unused
+from viewkeep.sql.columns import computed
 from viewkeep.sql.expressions import Leaf, lower, predicate
 from viewkeep.sql.grouping import Item, Rewrite, alias_leaf, blamed, typed
 from viewkeep.sql.ordering import Order, Spelt, check_nulls, directed, ordered_also

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from viewkeep.plan.nodes import Node
 from viewkeep.plan.passes.compute_matches import compute_matches
+from viewkeep.plan.passes.fragments import cut
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.merge_projects import merge_projects
 from viewkeep.plan.passes.order_joins import order_joins
@@ -41,11 +42,17 @@ def optimise(node: Node, wanted: Collection[str], existing: Collection[str] = ()
     `existing` are the ids of joins that are kept already, for this or another view: where the order
     of joins is free, these are preferred.
     """
-    goal = Goal(frozenset(wanted), frozenset(existing))
-    for _ in range(_MOST_ROUNDS):
-        before = node.id
+    joins = frozenset(existing)
+
+    def once(part: Node, needed: frozenset[str]) -> Node:
         for change in PASSES:
-            node = change(node, goal)
-        if node.id == before:
+            part = change(part, Goal(needed, joins))
+        return part
+
+    fragments = cut(node)
+    for _ in range(_MOST_ROUNDS):
+        before = fragments.root
+        fragments = fragments.changed(wanted, once)
+        if fragments.root == before:
             break
-    return node
+    return fragments.whole()

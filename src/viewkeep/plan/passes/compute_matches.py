@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from viewkeep.expr import Expr, Ref, references
+from viewkeep.expr import Expr, Ref, references, unused
 from viewkeep.plan.nodes import (
     Filter,
     Join,
@@ -20,7 +20,7 @@ from viewkeep.plan.nodes import (
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.merge_projects import merged_project
 from viewkeep.plan.passes.prune_columns import needs
-from viewkeep.plan.passes.rebuild import copied, names, narrowed, over, unused
+from viewkeep.plan.passes.rebuild import copied, names, narrowed, over
 
 
 def compute_matches(node: Node, goal: Goal) -> Node:

@@ -12,7 +12,7 @@ from itertools import combinations
 from viewkeep.expr import Call, Expr, Ref, references
 from viewkeep.plan.conditions import arranged
 from viewkeep.plan.nodes import Match
-from viewkeep.types import BOOLEAN
+from viewkeep.types import BOOLEAN, DOUBLE
 
 
 class Equalities:
@@ -43,6 +43,16 @@ class Equalities:
     def name(self, expr: Expr) -> str:
         """The same text for equal expressions."""
         return min(map(str, self._class.get(expr, {expr})))
+
+    def of_key(self, expr: Expr, row_key: Collection[str]) -> Expr:
+        """A column of the row key that is equal to an expression, else the expression itself.
+
+        Floating-point numbers that are equal may differ, as 0.0 and -0.0 do.
+        """
+        if expr.type == DOUBLE or (isinstance(expr, Ref) and expr.name in row_key):
+            return expr
+        equal = (one for one in self._class.get(expr, ()) if isinstance(one, Ref))
+        return min((one for one in equal if one.name in row_key), key=str, default=expr)
 
     def leaves_with(self, name: str) -> set[int]:
         """The leaves that have something equal to a column."""

@@ -45,7 +45,12 @@ def _ordered(node: Node, needed: Iterable[str], goal: Goal) -> Node:
     outputs = {name: expr for name, expr in cluster.outputs.items() if name in held}
     read = _read([*outputs.values(), *cluster.conditions])
     leaves = _apart((leaf, _ordered(leaf, read & names(leaf), goal)) for leaf in cluster.leaves)
-    made = _Build(Cluster(leaves, cluster.conditions, outputs), goal.existing).result()
+    build = _Build(Cluster(leaves, cluster.conditions, outputs), goal.existing)
+    made = build.result()
+    # Of the old row key what is needed anyway stays in it: a key has no column of its own beside
+    # an equal one, and does not grow where joins stand on one another.
+    for name in needed.intersection(node.row_key, outputs):
+        outputs[name] = build.equal.of_key(outputs[name], made.row_key)
     if all(isinstance(expr, Ref) and expr.name == name for name, expr in outputs.items()):
         return made
     return projected(made, [Named(name, expr) for name, expr in outputs.items()])

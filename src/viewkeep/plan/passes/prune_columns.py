@@ -11,6 +11,7 @@ from viewkeep.plan.nodes import (
     Aggregate,
     AggregateCall,
     Arrange,
+    Fence,
     Filter,
     Join,
     Node,
@@ -56,7 +57,7 @@ def needs(node: Node, needed: Collection[str]) -> tuple[set[str], ...]:
 
 def _reads(node: Node, needed: Collection[str]) -> tuple[set[str], ...]:
     match node:
-        case Source() | Values() | Arrange():
+        case Source() | Values() | Arrange() | Fence():
             return ()
         case Filter():
             return ({*needed, *references(node.predicate)},)

@@ -19,6 +19,7 @@ from viewkeep.plan.conditions import (
 from viewkeep.plan.nodes import (
     Aggregate,
     Arrange,
+    Fence,
     Filter,
     Join,
     Match,
@@ -58,7 +59,7 @@ def _push(node: Node, conditions: Conditions, seen: Conditions) -> Node:
     match node:
         case Filter():
             return _push(node.input, (*conditions, node.predicate), seen)
-        case Source() | Values() | Arrange():
+        case Source() | Values() | Arrange() | Fence():
             return filtered(node, conditions)
         case Project():
             by = {out.name: out.expr for out in node.outputs}

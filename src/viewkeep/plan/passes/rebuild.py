@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from viewkeep.expr import Expr, Lit, Ref
+from viewkeep.expr import Expr, Lit, Ref, unused
 from viewkeep.plan.conditions import TRUE, conjunction
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -73,13 +73,6 @@ def projected(node: Node, outputs: Iterable[Named]) -> Project:
             free = unused(name, made)
             made[free] = Named(free, Ref(name, types[name]))
     return Project(node, tuple(made[name] for name in sorted(made)))
-
-
-def unused(name: str, taken: Collection[str]) -> str:
-    """A name like `name` that is not taken."""
-    while name in taken:
-        name += "'"
-    return name
 
 
 def is_narrowing(node: Node) -> bool:
