@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from viewkeep.engine import join, parcels, state
+from viewkeep.engine import inbox, join, loading, parcels, state, topk
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.expr import Call, Expr, Lit, Ref
@@ -274,6 +274,10 @@ def test_in_the_smallest_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(parcels, "_COMBINE_AT", 1)
     monkeypatch.setattr(parcels, "_SEND_AT", 2)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(state, "_MUCH_ROWS", 2)
+    monkeypatch.setattr(inbox, "PART_ROWS", 3)
+    monkeypatch.setattr(loading, "_FIRST", 1)
+    monkeypatch.setattr(topk, "_AT_ONCE", 2)
     names = chosen(seed)
     play(names[:6], names[3:9], seed)
 
@@ -287,14 +291,14 @@ def test_many_more(seed: int) -> None:
 def test_a_heavy_key_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """One join key with many partners on both sides: no frame is larger than a piece."""
     largest = [0]
-    pairs = join._pairs
+    pairs = join._Placed.pairs
 
-    def watched(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
-        for part in pairs(one, other, on):
-            largest[0] = max(largest[0], part.height, one.height, other.height)
+    def watched(self: join._Placed, others: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        for part in pairs(self, others):
+            largest[0] = max(largest[0], part.height, self._rows.height, others.height)
             yield part
 
-    monkeypatch.setattr(join, "_pairs", watched)
+    monkeypatch.setattr(join._Placed, "pairs", watched)
     monkeypatch.setattr(join, "ROWS_AT_ONCE", 1_000)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 1_000)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:

@@ -368,7 +368,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def watched(self: Outbox, operator: Operator, name: str, frame: pl.DataFrame) -> None:
         put(self, operator, name, frame)
-        most[0] = max(most[0], self._rows)
+        most[0] = max(most[0], self._amount)
 
     monkeypatch.setattr(Outbox, "put", watched)
     return most

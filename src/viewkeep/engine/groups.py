@@ -12,17 +12,22 @@ import polars as pl
 
 from viewkeep.codec.keys import KEPT
 from viewkeep.delta import KEY, WEIGHT, weighted
-from viewkeep.engine.state import ShardState
+from viewkeep.engine.state import ROWS_AT_ONCE, ShardState
 from viewkeep.plan.program import Operator
 
 GROUP = "#group"  # the bytes of a row's group
 
 
-def grouped(operator: Operator, delta: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the bytes of their group."""
+def group_bytes(operator: Operator, delta: pl.DataFrame) -> pl.Series:
+    """The bytes of each row's group."""
     port = operator.ports[0]
     columns = [delta[name] for name in port.group]
-    return delta.hstack([port.table.groups(columns, delta.height, GROUP)])
+    return port.table.groups(columns, delta.height, GROUP)
+
+
+def grouped(operator: Operator, delta: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the bytes of their group."""
+    return delta.hstack([group_bytes(operator, delta)])
 
 
 def rows_of_groups(
@@ -32,28 +37,43 @@ def rows_of_groups(
     limits: Sequence[int] | None = None,
 ) -> pl.DataFrame:
     """The rows of some groups, or at least the first so many of each, with group and key."""
+    rows = pl.concat(frames_of_groups(operator, state, groups, limits))
+    if limits is not None and any_cut(rows[KEY]):
+        return rows_of_groups(operator, state, groups)
+    return rows
+
+
+def frames_of_groups(
+    operator: Operator,
+    state: ShardState,
+    groups: Sequence[bytes],
+    limits: Sequence[int] | None = None,
+) -> Iterator[pl.DataFrame]:
+    """The same in frames of bounded amounts, in the order of the groups and of keys within one.
+
+    If a key is cut, the limits do not say which rows are the first: ask again without them.
+    """
+    yield framed(operator, [], [], [])
     table = operator.ports[0].table
-    keys, rows, owners = list[bytes](), list[bytes](), list[bytes]()
     if table.unique_groups:
-        for group, row in zip(groups, state.lookup(table, list(groups)), strict=True):
-            if row is not None:
-                keys.append(group)
-                rows.append(row)
-                owners.append(group)
-    else:
-        prefixes = [table.prefix(group) for group in groups]
-        for batch in state.find(table, prefixes, limits):
-            keys += batch.keys
-            rows += batch.rows
-            owners += [groups[place] for place in batch.places]
-        if limits is not None and any(is_cut(key) for key in keys):
-            return rows_of_groups(operator, state, groups)
-    return framed(operator, keys, rows, owners)
+        for _, some, rows in state.lookups(table, groups, ROWS_AT_ONCE):
+            there = [place for place, row in enumerate(rows) if row is not None]
+            found = [some[place] for place in there]
+            yield framed(operator, found, [row for row in rows if row is not None], found)
+        return
+    prefixes = [table.prefix(group) for group in groups]
+    for batch in state.find(table, prefixes, limits):
+        yield framed(operator, batch.keys, batch.rows, [groups[place] for place in batch.places])
 
 
 def is_cut(key: bytes) -> bool:
     """Whether a key was cut: such keys are not in the order of their values among themselves."""
     return len(key) > KEPT
+
+
+def any_cut(keys: pl.Series) -> bool:
+    """Whether one of these keys was cut."""
+    return bool((keys.bin.size() > KEPT).any())
 
 
 def framed(

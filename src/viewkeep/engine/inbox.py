@@ -1,31 +1,38 @@
 """What has arrived for the operators of one shard, given to each in parts of bounded size.
 
 Law: all rows of a key are in one part, so an operator that works key by key may do one part after
-the other, and write each before it sees the next. How rows are shared out depends on the rows
-alone, not on the order in which they came: sums of DOUBLEs are rounded with each part. What does
-not fit in memory waits in a spool, so a level takes the memory of a part, however much comes.
+the other, and write each before it sees the next. TOP-K and windows get all rows of a group in one.
+How rows are shared out depends on the rows alone, not on the order in which they came: sums of
+DOUBLEs are rounded with each part. What does not fit in memory waits in a spool, so a level takes
+the memory of a part, however much comes.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 
 from viewkeep.codec.many import hash_keys
 from viewkeep.delta import KEY, chosen
+from viewkeep.engine.amounts import amount, amount_of, row_amounts
 from viewkeep.engine.frames import Body, from_body, to_body
+from viewkeep.engine.groups import group_bytes
 from viewkeep.engine.parcels import VALUES, Frames, Item, combine
 from viewkeep.engine.spool import HELD_BYTES, Message, Place, Spool
 from viewkeep.plan.program import Operator
 
-PART_ROWS = 500_000  # the rows of one part, about
-PART_BYTES = 128 << 20  # and their bytes
+PART_ROWS = 500_000  # of one part, as amounts, about
 _LATER_BYTES = 8 << 20  # of what is passed on to later levels
 _SAMPLED = 256  # one key of so many says where parts begin
+_AMOUNT = "#amount"
+
+_Column: TypeAlias = Callable[[pl.DataFrame], pl.Series]
 
 
 class Batches:
@@ -65,14 +72,19 @@ class Batches:
         while self._items:
             yield self._load(self._items.pop())
 
+    @property
+    def amount(self) -> int:
+        """The amount of all."""
+        return amount_of(self.rows, self.size)
+
     def __iter__(self) -> Iterator[pl.DataFrame]:
-        waiting, rows = list[pl.DataFrame](), 0
+        waiting, held = list[pl.DataFrame](), 0
         for frame in self.frames():
             waiting.append(frame)
-            rows += frame.height
-            if rows >= PART_ROWS:
+            held += amount(frame)
+            if held >= PART_ROWS:
                 yield pl.concat(waiting)
-                waiting, rows = [], 0
+                waiting, held = [], 0
         if waiting:
             yield pl.concat(waiting)
 
@@ -123,12 +135,33 @@ class Inbox:
 
         Each frame is combined but those of values. If nothing has come that is one empty part.
         """
+        for names in self._shares(operator, _keys):
+            yield {name: _whole(operator, name, batches) for name, batches in names.items()}
+
+    def ports(self, operator: Operator) -> Iterator[Mapping[str, Iterable[pl.DataFrame]]]:
+        """All that has arrived for a reader, by port; of one that has groups, some after others.
+
+        The changes at a port come in batches if they are many.
+        """
+        if len(operator.ports) > 1:
+            shares = iter([self._inputs.pop(operator.id, {})])
+        else:
+            shares = self._shares(operator, partial(group_bytes, operator))
+        for names in shares:
+            few = _count(names.values()) < 2
+            yield {
+                name: [pl.concat(batches.taken())] if few else batches
+                for name, batches in names.items()
+            }
+
+    def _shares(self, operator: Operator, by: _Column) -> Iterator[dict[str, Batches]]:
+        """All that has arrived for an operator, in ranges of a column of bytes; one if nothing."""
         found = self._inputs.pop(operator.id, {})
         count = _count(found.values())
         if count < 2:
-            yield {name: _whole(operator, name, batches) for name, batches in found.items()}
+            yield found
             return
-        firsts = _firsts(found.values(), count)
+        firsts = _firsts(found.values(), count, by)
         shared = [{name: Batches(self._spool) for name in found} for _ in range(len(firsts) + 1)]
         self._inputs[operator.id] = {
             f"{place} {name}": batches
@@ -137,7 +170,7 @@ class Inbox:
         }
         for name, batches in found.items():
             for frame in batches.taken():
-                places = firsts.search_sorted(frame[KEY], "right").to_numpy()
+                places = firsts.search_sorted(by(frame), "right").to_numpy()
                 for place in np.unique(places).tolist():
                     part = chosen(frame, places == place)
                     self._add(shared[place][name], part, int(part.estimated_size()))
@@ -145,14 +178,7 @@ class Inbox:
         for names in shared:
             come = {name: batches for name, batches in names.items() if batches.rows}
             if come:
-                yield {name: _whole(operator, name, batches) for name, batches in come.items()}
-
-    def ports(self, operator: Operator) -> dict[str, Iterable[pl.DataFrame]]:
-        """All that has arrived for a reader: changes by port, in batches if they are many."""
-        found = self._inputs.pop(operator.id, {})
-        if _count(found.values()) < 2:
-            return {name: [pl.concat(batches.taken())] for name, batches in found.items()}
-        return {**found}
+                yield come
 
     def _batches(self, target: str, name: str) -> Batches:
         names = self._inputs.setdefault(target, {})
@@ -176,29 +202,35 @@ class Inbox:
             self._later, self._later_size = [], 0
 
 
+def _keys(frame: pl.DataFrame) -> pl.Series:
+    return frame[KEY]
+
+
 def _count(batches: Iterable[Batches]) -> int:
     """In how many parts all this comes."""
-    rows = size = 0
-    for one in batches:
-        rows += one.rows
-        size += one.size
-    return max(math.ceil(rows / PART_ROWS), math.ceil(size / PART_BYTES))
+    return math.ceil(sum(one.amount for one in batches) / PART_ROWS)
 
 
-def _firsts(batches: Iterable[Batches], count: int) -> pl.Series:
-    """The first keys of all parts but one, so that each has about the same number of rows.
+def _firsts(batches: Iterable[Batches], count: int, by: _Column) -> pl.Series:
+    """The first keys of all parts but one, so that each has about the same amount.
 
-    Chosen by what the keys are and not by where they stand, so that rows which come in another
+    Chosen by what the rows are and not by where they stand, so that rows which come in another
     order make the same parts.
     """
-    sample = [pl.Series(KEY, [], pl.Binary)]
+    sample = [pl.DataFrame(schema={KEY: pl.Binary, _AMOUNT: pl.Int64})]
     for one in batches:
         for frame in one.frames():
             sampled = (hash_keys(frame[KEY]) >> np.uint32(12)) % np.uint32(_SAMPLED) == 0
-            sample.append(frame[KEY].filter(pl.Series(sampled)))
-    keys = pl.concat(sample).sort()
-    places = [len(keys) * number // count for number in range(1, count)] if len(keys) else []
-    return keys[places].unique().sort()
+            rows = chosen(frame, sampled)
+            amounts = pl.Series(_AMOUNT, row_amounts(rows))
+            sample.append(pl.DataFrame([by(rows).alias(KEY), amounts]))
+    keys = pl.concat(sample).sort(KEY)
+    ends = keys[_AMOUNT].cum_sum()
+    if ends.is_empty():
+        return keys[KEY]
+    wanted = pl.Series([int(ends[-1]) * number // count for number in range(1, count)])
+    places = ends.search_sorted(wanted, "right")
+    return keys[KEY].gather(places).unique().sort()
 
 
 def _whole(operator: Operator, name: str, batches: Batches) -> pl.DataFrame:

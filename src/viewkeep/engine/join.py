@@ -9,7 +9,8 @@ Law, with L and R the sides at the epoch before and d their changes:
 
 Each term reads the partners of changed rows alone, by the prefix of their group. A row of the
 result has the key of its left row. A group of many partners comes in batches, so the memory in use
-is bounded by `ROWS_AT_ONCE` and not by the group.
+is bounded by `ROWS_AT_ONCE` and not by the group. Of the right side's changes a join that asks for
+existence holds the groups that get rows, and the keys that go.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from viewkeep.delta import KEY, WEIGHT, weighted, without
+from viewkeep.engine.amounts import ROW_BYTES, amount_of, parts, row_sizes
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import PLACE, run_steps
 from viewkeep.plan.nodes import Join
@@ -27,7 +29,7 @@ from viewkeep.plan.program import Operator, Port
 
 GROUP = "#group"
 _OTHER = "#other"
-ROWS_AT_ONCE = 200_000
+ROWS_AT_ONCE = 200_000  # as amounts
 _FEW = 1_000  # rows up to which Python's own loops are faster than queries
 
 
@@ -58,7 +60,7 @@ def join_rows(operator: Operator, state: ShardState, left: pl.DataFrame) -> Iter
     if node.shows_right:
         yield from sides[1].matched(ours)
     if node.kind != "inner":
-        there, _ = sides[1].present(ours[GROUP].unique(), None)
+        there, _ = sides[1].present(ours[GROUP].unique(), _Moves(()))
         kept = pl.col(GROUP).is_in(there.implode())
         part = ours.filter(kept if node.kind == "semi" else ~kept).drop(GROUP)
         yield _widened(node, part) if node.kind == "left" else part
@@ -78,9 +80,7 @@ class _Side:
     def partners(self, groups: list[bytes]) -> Iterator[pl.DataFrame]:
         """The rows of these groups, in batches; `#place` says which group a row is of."""
         if self.table.unique_groups:
-            for start in range(0, len(groups), ROWS_AT_ONCE):
-                some = groups[start : start + ROWS_AT_ONCE]
-                rows = self.state.lookup(self.table, some)
+            for start, some, rows in self.state.lookups(self.table, groups, ROWS_AT_ONCE):
                 there = [i for i, row in enumerate(rows) if row is not None]
                 found = [row for row in rows if row is not None]
                 yield self._frame([start + i for i in there], [some[i] for i in there], found)
@@ -94,34 +94,21 @@ class _Side:
         groups, places = _numbered(others[GROUP])
         # The key of the result is that of the left row.
         placed = without(others, GROUP, KEY) if mine_is_left else without(others, GROUP)
-        placed = placed.hstack([places])
+        rows = _Placed(placed.hstack([places]), len(groups))
         for batch in self.partners(groups):
             mine = batch if mine_is_left else without(batch, KEY)
-            partners = np.bincount(placed[PLACE].to_numpy(), minlength=len(groups))
-            few = int(partners[mine[PLACE].to_numpy()].sum()) <= ROWS_AT_ONCE
-            parts = [placed.join(mine, on=PLACE)] if few else _pairs(placed, mine, PLACE)
-            for part in parts:
+            for part in rows.pairs(mine):
                 yield without(part, PLACE)
 
-    def present(
-        self, groups: pl.Series, changes: pl.DataFrame | None
-    ) -> tuple[pl.Series, pl.Series]:
+    def present(self, groups: pl.Series, moves: _Moves) -> tuple[pl.Series, pl.Series]:
         """Of these groups those that had rows before the changes of this side, and have after."""
-        sought: list[bytes] = groups.to_list()
-        gone: dict[bytes, set[bytes]] = {}
-        come: set[bytes] = set()
-        if changes is not None:
-            # An update of a row is one of each weight: it stays.
-            net = changes.group_by(GROUP, KEY).agg(pl.col(WEIGHT).sum())
-            come = set(net.filter(pl.col(WEIGHT) > 0)[GROUP].to_list())
-            for group, key in net.filter(pl.col(WEIGHT) < 0).select(GROUP, KEY).iter_rows():
-                gone.setdefault(group, set()).add(key)
+        sought: list[bytes] = groups.sort().to_list()
         before, stays = set[bytes](), set[bytes]()
-        for group, key in self._first_keys(sought, gone):
+        for group, key in self._first_keys(sought, moves.gone):
             before.add(group)
-            if key not in gone.get(group, ()):
+            if key not in moves.gone.get(group, ()):
                 stays.add(group)
-        after = stays | come
+        after = stays | moves.come
         return (
             pl.Series(GROUP, [g for g in sought if g in before], pl.Binary),
             pl.Series(GROUP, [g for g in sought if g in after], pl.Binary),
@@ -150,6 +137,56 @@ class _Side:
         return run_steps(steps, frame)
 
 
+class _Moves:
+    """What the changes of a side do to its groups: those that get rows, and the keys that go.
+
+    All changes of a row are in one frame. An update of it is one of each weight: it stays.
+    """
+
+    def __init__(self, changes: Iterable[pl.DataFrame]):
+        self.come: set[bytes] = set()
+        self.gone: dict[bytes, set[bytes]] = {}
+        for frame in changes:
+            net = frame.group_by(GROUP, KEY).agg(pl.col(WEIGHT).sum())
+            self.come.update(net.filter(pl.col(WEIGHT) > 0)[GROUP].unique().to_list())
+            for group, key in net.filter(pl.col(WEIGHT) < 0).select(GROUP, KEY).iter_rows():
+                self.gone.setdefault(group, set()).add(key)
+
+    @property
+    def groups(self) -> pl.Series:
+        return pl.Series(GROUP, list(self.come | self.gone.keys()), pl.Binary)
+
+
+class _Placed:
+    """Rows with the places of their groups, to be joined with others on their places."""
+
+    def __init__(self, rows: pl.DataFrame, groups: int):
+        self._rows, self._sizes, self._places = rows, row_sizes(rows), rows[PLACE].to_numpy()
+        self._counts = np.bincount(self._places, minlength=groups)
+        self._held = np.bincount(self._places, self._sizes, groups)
+
+    def pairs(self, others: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """The pairs of these rows and others, in pieces of at most `ROWS_AT_ONCE`."""
+        places, sizes = others[PLACE].to_numpy(), row_sizes(others)
+        counts = self._counts[places]
+        joined = self._held[places] + counts * sizes
+        amounts = np.maximum(counts, joined // ROW_BYTES).astype(np.int64)
+        if amounts.sum() <= ROWS_AT_ONCE:
+            yield self._rows.join(others, on=PLACE)
+            return
+        for part in parts(amounts, ROWS_AT_ONCE):
+            some = others[part]
+            if amounts[part].sum() <= ROWS_AT_ONCE:
+                yield self._rows.join(some, on=PLACE)
+                continue
+            # A row may have more partners than that by itself.
+            mine = np.flatnonzero(self._places == places[part.start])
+            joined = self._sizes[mine] + sizes[part.start]
+            amounts_here = np.maximum(1, joined // ROW_BYTES).astype(np.int64)
+            for few in parts(amounts_here, ROWS_AT_ONCE):
+                yield self._rows[mine[few]].join(some, on=PLACE)
+
+
 class _Grouped:
     """The changes of one side with the bytes of their group. Frames in a list are made once."""
 
@@ -172,9 +209,9 @@ def _inner(sides: list[_Side], ours: _Grouped, theirs: _Grouped) -> Iterator[pl.
     for right in theirs:
         others = without(right, KEY, WEIGHT).hstack([right[WEIGHT].alias(_OTHER)])
         for left in ours:
-            for part in _pairs(left, others, GROUP):
+            for part in _pairs(left, others):
                 product = part[WEIGHT] * part[_OTHER]
-                yield without(part, WEIGHT, _OTHER, GROUP).hstack([product])
+                yield without(part, WEIGHT, _OTHER).hstack([product])
 
 
 def _existence(
@@ -182,17 +219,16 @@ def _existence(
 ) -> Iterator[pl.DataFrame]:
     """The changes of left rows that have (semi), or have not (left, anti), a partner."""
     wanted = node.kind == "semi"
-    parts = [right.select(GROUP, KEY, WEIGHT) for right in theirs]
-    changes = pl.concat(parts) if parts else None
+    moves = _Moves(theirs)
+    moved = moves.groups
     there: tuple[pl.Series, pl.Series] | None = None
     for left in ours:
-        touched = [left[GROUP]] if changes is None else [left[GROUP], changes[GROUP]]
-        there = sides[1].present(pl.concat(touched).unique(), changes)
+        there = sides[1].present(pl.concat([left[GROUP], moved]).unique(), moves)
         has = pl.col(GROUP).is_in(there[1].implode())
         yield left.filter(has if wanted else ~has).drop(GROUP)
-    if changes is None:
+    if moved.is_empty():
         return
-    before, after = there or sides[1].present(changes[GROUP].unique(), changes)
+    before, after = there or sides[1].present(moved, moves)
     for groups, shown in (
         (after.filter(~after.is_in(before.implode())), wanted),
         (before.filter(~before.is_in(after.implode())), not wanted),
@@ -220,27 +256,14 @@ def _numbered(groups: pl.Series) -> tuple[list[bytes], pl.Series]:
     return different.to_list(), placed[PLACE]
 
 
-def _pairs(one: pl.DataFrame, other: pl.DataFrame, on: str) -> Iterator[pl.DataFrame]:
-    """The join of two frames, in pieces of at most twice `ROWS_AT_ONCE` rows."""
-    if one.height * other.height <= ROWS_AT_ONCE:
-        yield one.join(other, on=on)
+def _pairs(one: pl.DataFrame, other: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The pairs of the rows of two frames that have one group, in pieces; without the group."""
+    rows, others = one.height, other.height
+    size = others * int(one.estimated_size()) + rows * int(other.estimated_size())
+    if amount_of(rows * others, size) <= ROWS_AT_ONCE:
+        yield one.join(other, on=GROUP).drop(GROUP)
         return
-    partners = one.group_by(on).len("#partners")
-    other = other.join(partners, on=on)
-    ends = other["#partners"].cast(pl.Int64).cum_sum()
-    other = other.drop("#partners")
-    total = int(ends[-1]) if len(ends) else 0
-    start = 0
-    while start < other.height:
-        done = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(ends.search_sorted(done + ROWS_AT_ONCE, "right")))
-        some = other.slice(start, stop - start)
-        start = stop
-        if total <= ROWS_AT_ONCE:
-            yield one.join(some, on=on)
-            return
-        # A row may have more partners than that by itself.
-        for begin in range(0, one.height, ROWS_AT_ONCE):
-            part = one.slice(begin, ROWS_AT_ONCE).join(some, on=on)
-            if part.height:
-                yield part
+    groups, places = _numbered(pl.concat([one[GROUP], other[GROUP]]))
+    placed = _Placed(without(one, GROUP).hstack([places[:rows]]), len(groups))
+    for part in placed.pairs(without(other, GROUP).hstack([places[rows:]])):
+        yield without(part, PLACE)

@@ -15,6 +15,7 @@ import polars as pl
 
 from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine.aggregate import run_aggregate
+from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
@@ -40,9 +41,10 @@ from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
 from viewkeep.plan.nodes import Aggregate, Source
 from viewkeep.plan.program import Feed, Operator, Program, producer_id
+from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Store
 
-_FEW = 10_000  # rows below which changes wait for more
+_FEW = 10_000  # as amounts, below which changes wait for more
 
 
 def run_sources(
@@ -176,7 +178,8 @@ def _run_operator(
 ) -> Iterator[pl.DataFrame]:
     """The changes of an operator's rows, part by part; none of an Arrange that nobody reads."""
     if operator.ports:
-        yield from run_reader(operator, state, inbox.ports(operator))
+        for changes in inbox.ports(operator):
+            yield from run_reader(operator, state, changes)
         return
     for frames in inbox.parts(operator):
         yield from _run_part(program, operator, state, frames)
@@ -204,14 +207,14 @@ def _run_part(
 
 def _together(deltas: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The same changes in fewer parts: a part of few rows costs those who get it what many cost."""
-    held, rows = list[pl.DataFrame](), 0
+    held, held_amount = list[pl.DataFrame](), 0
     for delta in deltas:
         if delta.height:
             held.append(delta)
-            rows += delta.height
-        if rows >= _FEW:
+            held_amount += amount(delta)
+        if held_amount >= _FEW:
             yield _joined(held)
-            held, rows = [], 0
+            held, held_amount = [], 0
     if held:
         yield _joined(held)
 
@@ -277,9 +280,11 @@ def _source_loads(
             by_bound.setdefault(bound, []).append((operator, feed))
     loads = []
     for bound, feeds in by_bound.items():
-        start = Chunk.start(bound)
-        found = store.scan(node, source.number, start=start, limit=epoch.chunk, at=epoch.start)
-        loads.append((Chunk(bound, found.keys, found.rows, found.more), feeds))
+
+        def scan(start: bytes, limit: int) -> stores.Chunk:
+            return store.scan(node, source.number, start=start, limit=limit, at=epoch.start)
+
+        loads.append((Chunk.read(bound, epoch.chunk, scan), feeds))
     return loads
 
 
@@ -287,13 +292,15 @@ def _state_chunks(
     epoch: OpenEpoch, state: ShardState, program: Program, producer: Operator
 ) -> dict[str, Chunk]:
     """The next rows of an operator to load for each of its consumers that still misses some."""
+
+    def scan(start: bytes, limit: int) -> stores.Chunk:
+        return state.scan(producer.rows_table, start=start, limit=limit)
+
     chunks: dict[str, Chunk] = {}
     for _, feed in program.consumers(producer.id):
         bound = epoch.loading.get(feed.id, {}).get(str(state.shard))
         if bound is not None:
-            start = Chunk.start(bound)
-            found = state.scan(producer.rows_table, start=start, limit=epoch.chunk)
-            chunks[feed.id] = Chunk(bound, found.keys, found.rows, found.more)
+            chunks[feed.id] = Chunk.read(bound, epoch.chunk, scan)
     return chunks
 
 

@@ -10,20 +10,24 @@ itself are one part.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeAlias
 
 import polars as pl
 
 from viewkeep.delta import KEY
+from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Feed, Program, StateTable
+from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Cut, Store
 
 # feed -> part -> last key loaded, as hex ("" before the first); a finished part is not listed
 Loading: TypeAlias = Mapping[str, Mapping[str, str]]
+
+_FIRST = 1_000  # rows of a chunk that are read first
 
 
 def begin_loading(
@@ -100,10 +104,27 @@ class Chunk:
         last = keys[-1].hex() if keys else bound
         self.progress: str | None = last if more else None
 
-    @staticmethod
-    def start(bound: str) -> bytes:
-        """The first key that is not loaded yet."""
-        return bytes.fromhex(bound) + b"\0" if bound else b""
+    @classmethod
+    def read(cls, bound: str, most: int, scan: Callable[[bytes, int], stores.Chunk]) -> Chunk:
+        """The rows after a bound, as many as `most` allows, as amounts.
+
+        `scan` gives so many rows from a key on. The first few tell how wide rows are.
+        """
+        keys, rows, more = list[bytes](), list[bytes](), True
+        start = bytes.fromhex(bound) + b"\0" if bound else b""
+        step, size, left = min(_FIRST, most), 0, most
+        while more and left > 0:
+            found = scan(start, step)
+            keys += found.keys
+            rows += found.rows
+            more = found.more
+            size += sum(map(len, found.keys)) + sum(map(len, found.rows))
+            if more:
+                start = keys[-1] + b"\0"
+                held = amount_of(len(rows), size)
+                left = most - held
+                step = max(1, left * len(rows) // held)
+        return cls(bound, keys, rows, more)
 
     def release(self) -> None:
         """Let go of the rows, once they are sent; what passes is still known."""

@@ -20,6 +20,7 @@ from viewkeep.codec.keys import KeyCodec, key_series
 from viewkeep.codec.many import hash_keys
 from viewkeep.codec.packed import Packed
 from viewkeep.delta import KEY, WEIGHT, chosen, without
+from viewkeep.engine.amounts import amount
 from viewkeep.engine.frames import Body, to_body
 from viewkeep.engine.spool import Message
 from viewkeep.ops.aggregate import gains
@@ -32,8 +33,8 @@ from viewkeep.plan.program import Operator
 REPORT = -1  # the "shard" of reports, which travel on to the driver
 GROUPS, ROWS, VALUES = "groups", "rows", "values"
 SHARD = "#shard"
-_COMBINE_AT = 100_000  # rows of one frame
-_SEND_AT = 400_000  # rows of all frames
+_COMBINE_AT = 100_000  # of one frame, as amounts
+_SEND_AT = 400_000  # of all frames
 
 Frames: TypeAlias = dict[str, pl.DataFrame]
 Item: TypeAlias = tuple[str, str, Body]  # target operator, name of the frame, the frame
@@ -78,25 +79,25 @@ def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.Data
 
 @dataclass
 class _Held:
-    """What an outbox holds of one frame. From `limit` rows on it is combined; None: no more."""
+    """What an outbox holds of one frame. Beyond the amount `limit` it is combined; None: never."""
 
     operator: Operator
     name: str
     limit: int | None
     parts: list[pl.DataFrame] = field(default_factory=list)
-    rows: int = 0
+    amount: int = 0
 
     def take(self, frame: pl.DataFrame) -> None:
         self.parts.append(frame)
-        self.rows += frame.height
-        if self.limit is None or self.rows <= self.limit:
+        self.amount += amount(frame)
+        if self.limit is None or self.amount <= self.limit:
             return
         if len(self.parts) > 1 and self.name.startswith(VALUES) and mostly_differ(self.parts):
             self.limit = None
             return
         whole = combine(self.operator, self.name, self.parts)
-        self.parts, self.rows = [whole], whole.height
-        self.limit = max(_COMBINE_AT, 2 * self.rows)
+        self.parts, self.amount = [whole], amount(whole)
+        self.limit = max(_COMBINE_AT, 2 * self.amount)
 
     def whole(self) -> pl.DataFrame:
         if self.limit is None:
@@ -114,7 +115,7 @@ class Outbox:
     def __init__(self, shards: int):
         self.shards = shards
         self._frames: dict[tuple[str, str], _Held] = {}
-        self._rows = 0  # in all of them
+        self._amount = 0  # of all of them
 
     def add(self, operator: Operator, delta: pl.DataFrame) -> None:
         """Take a delta of an operator's input."""
@@ -135,30 +136,30 @@ class Outbox:
         if place not in self._frames:
             self._frames[place] = _Held(operator, name, _COMBINE_AT)
         held = self._frames[place]
-        before = held.rows
+        before = held.amount
         held.take(frame)
-        self._rows += held.rows - before
+        self._amount += held.amount - before
 
     @property
     def full(self) -> bool:
         """Whether enough is held that it should be sent on."""
-        return self._rows > _SEND_AT
+        return self._amount > _SEND_AT
 
     def messages(self) -> Iterator[Message]:
         """Everything taken, as one blob per shard."""
         blobs: dict[int, list[Item]] = {}
-        for (target, name), held in self._frames.items():
-            frame = held.whole()
+        for target, name in list(self._frames):
+            frame = self._frames.pop((target, name)).whole()
             shards = frame[SHARD].to_numpy()
             body = without(frame, SHARD)
             present = np.unique(shards).tolist()
             for shard in present:
                 some = chosen(body, shards == shard) if len(present) > 1 else body
                 blobs.setdefault(shard, []).append((target, name, to_body(some)))
-        self._frames.clear()
-        self._rows = 0
-        for shard, items in blobs.items():
-            yield shard, pickle.dumps(items, protocol=5)
+        self._amount = 0
+        while blobs:
+            shard = next(iter(blobs))
+            yield shard, pickle.dumps(blobs.pop(shard), protocol=5)
 
 
 def values_name(place: int) -> str:

@@ -31,11 +31,11 @@ def run_reader(
         left, right = (changes.get(port_name(place), ()) for place in range(2))
         yield from run_join(operator, state, left, right)
         return
-    whole = pl.concat(changes[port_name(0)])
+    delta = changes[port_name(0)]
     if isinstance(operator.node, TopK):
-        yield from run_top_k(operator, state, whole)
+        yield from run_top_k(operator, state, delta)
     else:
-        yield from run_window(operator, state, whole)
+        yield from run_window(operator, state, pl.concat(delta))
 
 
 def rows_from(operator: Operator, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from viewkeep.codec.packed import Packed
+from viewkeep.engine.amounts import amount_of
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import Chunk, Floor, Found, StateWrite, Store
 
-ROWS_AT_ONCE = 20_000  # of those found by prefixes
-_MUCH_ROWS = 500_000  # staged, from which they are written
-_MUCH_BYTES = 64 << 20
+ROWS_AT_ONCE = 20_000  # of those found by prefixes, as amounts
+_MUCH_ROWS = 200_000  # staged, as amounts, from which they are written
 
 
 class ShardState:
@@ -31,6 +31,21 @@ class ShardState:
     def lookup(self, table: StateTable, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of these keys at the epoch before."""
         return self.store.state_get(self.shard, table.number, keys, self.epoch - 1)
+
+    def lookups(
+        self, table: StateTable, keys: Sequence[bytes], most: int
+    ) -> Iterator[tuple[int, Sequence[bytes], list[bytes | None]]]:
+        """The same in batches of about `most` rows, as amounts: where each begins, keys and rows.
+
+        How wide rows are is known by those before.
+        """
+        start, step = 0, min(ROWS_AT_ONCE, most)
+        while start < len(keys):
+            some = keys[start : start + step]
+            rows = self.lookup(table, some)
+            yield start, some, rows
+            start += step
+            step = max(1, most * len(some) // amount_of(len(some), _size(rows)))
 
     def frame(
         self, table: StateTable, rows: list[bytes | None], names: Sequence[str] | None = None
@@ -93,7 +108,7 @@ class ShardState:
 
     def commit_if_much(self) -> None:
         """Write what was staged if it is so much that it should not wait for the rest."""
-        if self._rows >= _MUCH_ROWS or self._bytes >= _MUCH_BYTES:
+        if amount_of(self._rows, self._bytes) >= _MUCH_ROWS:
             self._write()
 
     def commit(self) -> int:

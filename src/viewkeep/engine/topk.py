@@ -1,20 +1,26 @@
 """TOP-K on one shard: what the changes of an arrangement do to the first rows of its groups.
 
 Law: of a changed group as many rows are read as the result shows or skips, plus one for each that
-goes; so the cost does not grow with the group. The rows of a group lie in the order asked for.
+goes; so the cost does not grow with the group. The rows of a group lie in the order asked for. Of
+the changes no more is held than the first rows of each group that come, and the keys that go.
+Without a limit the whole group is held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import polars as pl
 
-from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.delta import KEY, WEIGHT, weighted, without
+from viewkeep.engine.amounts import amount, parts
 from viewkeep.engine.groups import (
     GROUP,
-    changed,
+    any_cut,
     differences,
+    frames_of_groups,
     grouped,
     in_order,
     rows_of_groups,
@@ -24,20 +30,36 @@ from viewkeep.ops.window import top_k
 from viewkeep.plan.nodes import TopK
 from viewkeep.plan.program import Operator
 
+_AT_ONCE = 100_000  # of the rows read, and of those held before only the first are kept
 
-def run_top_k(operator: Operator, state: ShardState, delta: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """The changes of the first rows, given those of all rows."""
+
+def run_top_k(
+    operator: Operator, state: ShardState, changes: Iterable[pl.DataFrame]
+) -> Iterator[pl.DataFrame]:
+    """The changes of the first rows, given those of all rows. All changes of a row in one frame."""
     node = operator.node
     assert isinstance(node, TopK)
-    delta = grouped(operator, delta)
-    groups: list[bytes] = delta[GROUP].unique().to_list()
-    lost = dict(delta.filter(pl.col(WEIGHT) < 0).group_by(GROUP).len().iter_rows())
-    limits = None
-    if node.limit is not None:
-        limits = [node.offset + node.limit + lost.get(group, 0) for group in groups]
-    old = rows_of_groups(operator, state, groups, limits)
-    before, after = _first(operator, old), _first(operator, changed(old, delta))
-    yield from differences(before, after, [column.name for column in node.columns])
+    come, goes, lost = _First(operator), list[pl.Series](), Counter[bytes]()
+    for delta in changes:
+        delta = grouped(operator, delta)
+        comes = delta[WEIGHT] > 0
+        come.take(without(delta.filter(comes), WEIGHT))
+        goes.append(delta[KEY].filter(~comes))
+        lost.update(dict(delta.filter(~comes).group_by(GROUP).len().iter_rows()))
+    new, gone = come.rows(), pl.concat(goes).sort()
+    groups: list[bytes] = sorted({*new[GROUP].unique().to_list(), *lost})
+    names = [column.name for column in node.columns]
+    reach = None if node.limit is None else node.offset + node.limit
+    if reach is None:
+        before, after = _before_and_after(operator, state, groups, None, new, gone)
+        yield from differences(before, after, names)
+        return
+    limits = [reach + lost[group] for group in groups]
+    for part in parts(np.array(limits, np.int64), _AT_ONCE):
+        some = groups[part]
+        here = new.filter(pl.col(GROUP).is_between(pl.lit(some[0]), pl.lit(some[-1])))
+        before, after = _before_and_after(operator, state, some, limits[part], here, gone)
+        yield from differences(before, after, names)
 
 
 def top_rows(operator: Operator, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -46,11 +68,64 @@ def top_rows(operator: Operator, state: ShardState, rows: pl.DataFrame) -> Itera
     assert isinstance(node, TopK)
     groups = grouped(operator, rows)[GROUP].unique().to_list()
     limits = None if node.limit is None else [node.offset + node.limit] * len(groups)
-    shown = _first(operator, rows_of_groups(operator, state, groups, limits))
+    shown = _shown(operator, rows_of_groups(operator, state, groups, limits))
     yield weighted(shown.drop(GROUP).join(rows.select(KEY), on=KEY, how="semi"), 1)
 
 
-def _first(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
+class _First:
+    """Rows of groups, of which no more are held than the result shows or skips, and some."""
+
+    def __init__(self, operator: Operator):
+        self._operator, self._most = operator, _AT_ONCE
+        self._parts, self._amount = list[pl.DataFrame](), 0
+
+    def take(self, rows: pl.DataFrame) -> None:
+        """Hold rows."""
+        node = self._operator.node
+        assert isinstance(node, TopK)
+        self._parts.append(rows)
+        self._amount += amount(rows)
+        if self._amount > self._most and node.limit is not None:
+            ordered = in_order(self._operator, self.rows())
+            first = top_k(ordered, [GROUP], node.offset + node.limit)
+            self._parts, self._amount = [first], amount(first)
+            self._most = max(_AT_ONCE, 2 * self._amount)
+
+    def rows(self) -> pl.DataFrame:
+        """The rows that are held."""
+        return self._parts[0] if len(self._parts) == 1 else pl.concat(self._parts)
+
+
+def _before_and_after(
+    operator: Operator,
+    state: ShardState,
+    groups: list[bytes],
+    limits: list[int] | None,
+    come: pl.DataFrame,
+    gone: pl.Series,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows that some groups show, as they were and with their changes; `gone` is sorted."""
+    before, after = _First(operator), _First(operator)
+    for rows in frames_of_groups(operator, state, groups, limits):
+        if limits is not None and any_cut(rows[KEY]):
+            return _before_and_after(operator, state, groups, None, come, gone)
+        before.take(rows)
+        after.take(_staying(rows, gone))
+    after.take(come.select(before.rows().columns))
+    return _shown(operator, before.rows()), _shown(operator, after.rows())
+
+
+def _staying(rows: pl.DataFrame, gone: pl.Series) -> pl.DataFrame:
+    """The rows whose keys are not among those sorted ones."""
+    if rows.is_empty() or gone.is_empty():
+        return rows
+    keys = rows[KEY].sort()
+    start = gone.search_sorted(keys[:1], "left").item()
+    stop = gone.search_sorted(keys[-1:], "right").item()
+    return rows.join(gone[start:stop].to_frame(), on=KEY, how="anti")
+
+
+def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
     node = operator.node
     assert isinstance(node, TopK)
     return top_k(in_order(operator, rows), [GROUP], node.limit, node.offset)

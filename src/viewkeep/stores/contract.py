@@ -132,6 +132,10 @@ class Found:
 
 NONE = -1  # the place of no row
 
+# What is read or held in parts is bounded by rows of at most so many bytes, about what a few
+# numbers and their key take with Python's and polars' own costs; a wider row counts as several.
+ROW_BYTES = 64
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -327,8 +331,9 @@ class Store(ABC):
     ) -> Iterator[Found]:
         """The rows whose keys start with each of the prefixes, as of epoch `at`.
 
-        In batches of at most `size` rows, in the order of the prefixes, and of keys within one.
-        With `limits`, at most so many of each prefix. Stores may have a faster way.
+        In batches of at most `size` rows, in the order of the prefixes, and of keys within one. A
+        store that can tell begins no further row beyond `size * ROW_BYTES` bytes. With `limits`, at
+        most so many of each prefix. Stores may have a faster way.
         """
         places, keys, rows = list[int](), list[bytes](), list[bytes]()
         for place, prefix in enumerate(prefixes):

@@ -28,7 +28,16 @@ from viewkeep.codec.many import rising
 from viewkeep.codec.packed import Packed, longest, prefixed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow
-from viewkeep.stores.contract import NONE, Changed, Chunk, Floor, Found, StateWrite, TableSize
+from viewkeep.stores.contract import (
+    NONE,
+    ROW_BYTES,
+    Changed,
+    Chunk,
+    Floor,
+    Found,
+    StateWrite,
+    TableSize,
+)
 from viewkeep.stores.lmdb import noted, sums
 from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
@@ -105,14 +114,15 @@ def find(
     place, taken, after = 0, 0, b""  # where to go on: a prefix, rows of it so far, the last key
     while place < len(prefixes):
         places, keys, rows = list[int](), list[bytes](), list[bytes]()
+        room = size * ROW_BYTES
         with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
             _check_kept(shard, txn, at)
-            while place < len(prefixes) and len(rows) < size:
+            while place < len(prefixes) and len(rows) < size and room > 0:
                 full = head + prefixes[place]
                 limit = size if limits is None else limits[place]
                 sought = after + b"\0" if after else full
                 found = sums.seek(shard, cursor, sought)
-                while found and taken < limit and len(rows) < size:
+                while found and taken < limit and len(rows) < size and room > 0:
                     key, stored = cursor.item()
                     value = sums.opened(shard, key, stored)
                     if key < sought:
@@ -124,6 +134,7 @@ def find(
                         places.append(place)
                         keys.append(key[PREFIX:])
                         rows.append(row)
+                        room -= len(row)
                         taken += limits is not None
                     after = sought = key
                     found = cursor.next()
