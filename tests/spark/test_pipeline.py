@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import Database
-from viewkeep.engine import stretches
+from viewkeep.engine import pace, stretches
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
@@ -22,7 +22,6 @@ from viewkeep.engine.local import advance
 from viewkeep.engine.report import Report
 from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout, ViewFailed
-from viewkeep.spark import pace
 from viewkeep.spark import pipeline as pipeline_module
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.stores import open_store
