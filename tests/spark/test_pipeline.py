@@ -251,7 +251,7 @@ def test_stop_ends_the_query_though_an_epoch_goes_on(
         may_go_on.wait(SECONDS)
         return run(*given)
 
-    pipeline = site.pipeline(spark=spark).start()
+    pipeline = site.pipeline(spark=spark, resident=False).start()
     try:
         while not pipeline._asked.wait(0.1):
             change(random.Random(18))  # until the query runs an epoch
@@ -423,7 +423,7 @@ def test_stale_driver_is_fenced(site: Database, change: Change, spark: SparkSess
 
 def test_replayed_batch_is_skipped(site: Database, change: Change, spark: SparkSession) -> None:
     change(random.Random(9))
-    with site.pipeline(spark=spark) as pipeline:
+    with site.pipeline(spark=spark, resident=False) as pipeline:
         published = pipeline.wait(SECONDS)
         pipeline._run_batch(spark.range(1), 0)
         assert site.epochs.read().published == published

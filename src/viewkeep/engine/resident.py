@@ -156,7 +156,7 @@ class _Resident:
             if now >= end:
                 return self._turn(End.TIME)
             if may_have_work and self._pace.is_due(now):
-                epoch = self._epochs.open_next(self._given.term, self._pace.limits)
+                epoch = self._open()
                 if epoch is not None:
                     self._pace.begin(now)
                     if not self._is_done(epoch):
@@ -206,6 +206,15 @@ class _Resident:
             return self._driver.lives()
         return True
 
+    def _open(self) -> OpenEpoch | None:
+        """The next epoch; None if there is no work, or a newer driver has replaced this one's."""
+        try:
+            return self._epochs.open_next(self._given.term, self._pace.limits)
+        except Fenced:
+            if self._epochs.read().term == self._given.term:
+                raise
+            return None
+
     def _is_done(self, epoch: OpenEpoch) -> bool:
         """Run and publish an epoch; False if it is too much for one task, and still open."""
         program = load_plan(self._store, epoch.plan).program
@@ -218,7 +227,8 @@ class _Resident:
             return False
         except Fenced:
             # Another attempt, or a newer driver, was faster. The loop finds out who.
-            if self._epochs.read().open == epoch:
+            record = self._epochs.read()
+            if (record.term, record.open) == (self._given.term, epoch):
                 raise
             return True
         self._learnt.learn(epoch, reports)
