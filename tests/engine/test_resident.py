@@ -23,9 +23,10 @@ from viewkeep.engine.resident import Assignment, End, Turn, assign, new_id, repo
 from viewkeep.errors import Fenced, OperatorFailed, StoreError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
+from viewkeep.stores.faulty import FaultPlan, FaultyStore, InjectedCrash
 
 from .history import History
-from .test_crashes import VIEWS, write_something
+from .test_crashes import RATES, VIEWS, write_something
 
 SECONDS = 30.0
 
@@ -130,6 +131,38 @@ def with_views(history: History) -> Store:
     for text in VIEWS:
         history.create_view(text)
     return history.store
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_resident_that_dies_anywhere(history: History, lease: Lease, seed: int) -> None:
+    """Another attempt goes on from what it has left, and the driver with what it gives back."""
+    source, views, store = random.Random(seed), list(VIEWS), history.store
+    faulty = FaultyStore(store, FaultPlan.seeded(seed, {**RATES, "ticks": 0.02}, twice=0.1))
+    epochs, ends, deaths = Epochs(store), list[End](), 0
+    for _ in range(10):
+        write_something(history, source)
+        if views and source.random() < 0.6:
+            history.create_view(views.pop(0))
+        head, done = store.head().offsets, False
+        while not done:
+            assignment = given(lease, seconds=0.05)
+            assign(store, assignment)
+            end = None
+            while end is None:
+                try:
+                    end = reside(faulty, assignment).end
+                except InjectedCrash:
+                    deaths += 1
+                    history.check()
+            ends.append(end)
+            epoch = epochs.read().open
+            if epoch is not None:
+                epochs.publish(lease.term, epoch, local.run_epoch(store, epoch))
+            published = epochs.read().published
+            done = published.cut.offsets == head and not published.loading
+        history.check()
+    assert deaths > 0
+    assert set(ends) == {End.TIME, End.LARGE}
 
 
 def test_each_epoch_is_reported_once_and_in_order(history: History, lease: Lease) -> None:
