@@ -254,6 +254,7 @@ def test_stop_ends_the_query_though_an_epoch_goes_on(
     pipeline = site.pipeline(spark=spark, resident=False).start()
     try:
         while not pipeline._asked.wait(0.1):
+            pipeline.check()
             change(random.Random(18))  # until the query runs an epoch
         pipeline.wait(SECONDS)
         monkeypatch.setattr(pipeline_module, "run_alone", slow)
