@@ -13,42 +13,42 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import shutil
-import signal
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from types import FrameType, TracebackType
+from dataclasses import replace
+from types import TracebackType
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from viewkeep import errors
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.failures import forget_trouble
 from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.pace import MOST, Pace, Work
-from viewkeep.engine.programs import load_plan, newest_plan
+from viewkeep.engine.programs import load_plan
 from viewkeep.engine.recovery import FIRST_PAUSE, Patience, Recovery
 from viewkeep.engine.report import Report
 from viewkeep.engine.resident import Assignment, End, new_id
 from viewkeep.engine.waiting import Looks
 from viewkeep.errors import Fenced, PipelineError, Timeout, ViewkeepError
+from viewkeep.spark.causes import as_error
+from viewkeep.spark.goal import Goal, behind
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.resident import Watch, run_resident
 from viewkeep.spark.runner import run_alone, run_epoch, touch_workers
 from viewkeep.spark.session import running, session
+from viewkeep.spark.signals import until_signal
 from viewkeep.spark.source import FORMAT, LogSource
 from viewkeep.stores import open_store
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.stores.contract import Store
 
 LEASE_SECONDS = 30.0
 GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
@@ -155,7 +155,7 @@ class Pipeline:
 
     def run_forever(self) -> None:
         """Work until SIGTERM or Ctrl-C, which end it cleanly, or until it fails."""
-        with self, _until_signal(self._ended):
+        with self, until_signal(self._ended):
             while not self._ended.wait(0.2):
                 self._look()
         self.check()
@@ -167,7 +167,7 @@ class Pipeline:
         if isinstance(failure, PipelineError):
             raise failure
         if failure is not None:
-            raise _as_error(failure) from failure
+            raise as_error(failure) from failure
 
     def wait(self, timeout: float | None = None) -> Published:
         """Wait until the views hold all that was written before this call, and are loaded.
@@ -191,7 +191,7 @@ class Pipeline:
                 if (stuck := self._stuck) is not None:
                     raise PipelineError(f"{stuck}; the pipeline goes on trying") from stuck
             if deadline is not None and now > deadline:
-                raise Timeout(_behind(done, goal.cut, timeout))
+                raise Timeout(behind(done, goal.cut, timeout))
             looks.pause()
 
     def stop(self) -> None:
@@ -212,7 +212,7 @@ class Pipeline:
     def exception(self) -> PipelineError | None:
         """What ended the pipeline, if it was not `stop`."""
         self._look()
-        return None if self._failure is None else _as_error(self._failure)
+        return None if self._failure is None else as_error(self._failure)
 
     def __enter__(self) -> Pipeline:
         return self.start() if self._lease is None else self
@@ -412,7 +412,7 @@ class Pipeline:
 
         If none is open, a resident failed between two epochs, and another one may do better.
         """
-        failure = _as_error(error)
+        failure = as_error(error)
         if isinstance(failure, Fenced) or self._ended.is_set() or not self._spark_runs():
             self._fail(error)
             return False
@@ -580,76 +580,9 @@ class Pipeline:
             self._ended.set()
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What views hold when they have caught up with all that was written at some time."""
-
-    cut: Cut
-    plan: int
-
-    @classmethod
-    def now(cls, store: Store) -> Goal:
-        plan = newest_plan(store)
-        # Views that are repaired come with a plan of their own, once an epoch covers the cut.
-        return cls(store.head(), plan.version + bool(plan.repairs))
-
-    def reached(self, done: Published) -> bool:
-        pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)
-        return all(a >= b for a, b in pairs) and done.plan >= self.plan and not done.loading
-
-
 def _starts(starting: Future[StreamingQuery]) -> bool:
     """Whether the query is still on its way to its first question for operations."""
     if not starting.done():
         return True
     query = starting.result()
     return query.isActive and str(query.status["message"]).startswith("Initializing")
-
-
-def _as_error(failure: BaseException) -> PipelineError:
-    """The failure as one of ours, with its cause's first line.
-
-    What a task or the planner process raised arrives as the text of a Java exception; the last line
-    that names an error is the cause, and one of ours goes before others.
-    """
-    if isinstance(failure, PipelineError):
-        return failure
-    named = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", str(failure), re.MULTILINE)
-    for name, text in reversed(named):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, PipelineError):
-            return kind(text)
-        if isinstance(kind, type) and issubclass(kind, ViewkeepError):
-            return PipelineError(f"an epoch failed: {name}: {text}")
-    for name, text in reversed(named):
-        if name.endswith(("Error", "Exception")):
-            return PipelineError(f"an epoch failed: {name}: {text}")
-    first = str(failure).strip().splitlines() or [type(failure).__name__]
-    return PipelineError(f"an epoch failed: {first[0]}")
-
-
-def _behind(done: Published, goal: Cut, timeout: float | None) -> str:
-    left = sum(max(0, b - a) for a, b in zip(done.cut.offsets, goal.offsets, strict=True))
-    loading = f", and {len(done.loading)} inputs of views are being loaded" if done.loading else ""
-    return (
-        f"after {timeout:g} s the views are {left} operations behind{loading}; "
-        f"epoch {done.epoch} is published"
-    )
-
-
-@contextlib.contextmanager
-def _until_signal(event: threading.Event) -> Iterator[None]:
-    """Sets the event on SIGTERM and SIGINT while the block runs."""
-
-    def ended(number: int, frame: FrameType | None) -> None:
-        event.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
