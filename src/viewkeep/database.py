@@ -27,6 +27,7 @@ from viewkeep.catalog import Catalog
 from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.identity import database_id
+from viewkeep.engine.waiting import Looks
 from viewkeep.errors import (
     Corrupt,
     DuplicateKey,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
     from viewkeep.spark.pipeline import Pipeline
     from viewkeep.spark.verify import Verdict
-
-POLL_SECONDS = 0.01
 
 
 def open(
@@ -318,6 +317,7 @@ class Database:
         *,
         max_operations: int | None = None,
         every: float = 0.0,
+        resident: bool = True,
         failures: int = 3,
         epoch_seconds: float = 1800.0,
         operator_memory: int | None = None,
@@ -327,7 +327,9 @@ class Database:
         """The pipeline that keeps the views, on any Spark master; a context manager.
 
         `max_operations` bounds one epoch, and so a worker's memory. `every` is the least time in
-        seconds from one epoch to the next: fewer epochs take less processor time. After so many
+        seconds from one epoch to the next: fewer epochs take less processor time. With `resident`,
+        small epochs run in a Spark task that stays, in milliseconds; it takes one core of the
+        context. After so many
         `failures`, or if an epoch takes longer than `epoch_seconds`, views that fail are set aside;
         so is one whose operators need more than `operator_memory` bytes, by default most of what is
         free. `spark` is a session to use instead of a new one. `on_epoch` is called with each epoch
@@ -342,6 +344,7 @@ class Database:
             spark=spark,
             max_operations=max_operations,
             every=every,
+            resident=resident,
             patience=Patience(failures, epoch_seconds, operator_memory),
             on_epoch=on_epoch,
         )
@@ -354,6 +357,7 @@ class Database:
         with self._lock:
             goal = dict(self._written)
         deadline = None if timeout is None else time.monotonic() + timeout
+        looks = Looks()
         while True:
             published = self.epochs.read().published
             offsets = published.cut.offsets
@@ -365,7 +369,7 @@ class Database:
                     f"after {timeout:g} s the views are {behind:,} of your operations behind; "
                     f"is the pipeline running? Start it: viewkeep run {self._given}"
                 )
-            time.sleep(POLL_SECONDS)
+            looks.pause()
 
     def status(self) -> Status:
         """The published epoch, the lag of each node, the views' states, the sizes."""

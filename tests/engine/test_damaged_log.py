@@ -11,7 +11,7 @@ import viewkeep
 from viewkeep.engine.failures import note_trouble
 from viewkeep.engine.local import catch_up
 from viewkeep.errors import Corrupt
-from viewkeep.spark.pipeline import _as_error
+from viewkeep.spark.causes import as_error
 
 TRACE = "org.apache.spark.SparkException: Job aborted\nTraceback:\nviewkeep.errors.{}: {}\n\n\tat x"
 
@@ -31,7 +31,7 @@ def test_the_status_says_what_to_do(tmp_path: Path) -> None:
     with closing(viewkeep.open(str(path))) as db:
         with pytest.raises(Corrupt, match="log segment at operation 0") as raised:
             catch_up(db.store)
-        failure = _as_error(RuntimeError(TRACE.format("Corrupt", raised.value)))  # as Spark says it
+        failure = as_error(RuntimeError(TRACE.format("Corrupt", raised.value)))  # as Spark says it
         note_trouble(db.store, str(failure))
         trouble = str(db.status().trouble)
         assert trouble.startswith("the pipeline has failed once since epoch ")

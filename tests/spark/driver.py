@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import sys
 
-from viewkeep.engine import stretches
-from viewkeep.spark import pace
+from viewkeep.engine import pace, stretches
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.spark.session import session
 

@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 
 from viewkeep import Database
 
+from .test_resident import await_resident
+
 pytestmark = pytest.mark.cluster
 HERE = Path(__file__).parent
 HOME = Path(pyspark.__file__).parent
@@ -91,5 +93,30 @@ def test_pipeline_on_a_cluster(master: str, db: Database, spark: SparkSession) -
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "executors: 2"
         assert db.epochs.read().published.cut.offsets == db.store.head().offsets
+    verdicts = db.verify(spark=spark)
+    assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
+
+
+def test_resident_on_a_cluster(master: str, db: Database, spark: SparkSession) -> None:
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, x INT)")
+    db.sql("CREATE VIEW v AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
+    code = "from viewkeep.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "run", db.url, "--master", master],
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.DEVNULL,
+    ) as driver:
+        try:
+            await_resident(db)
+            before = db.store.meta_get("resident")
+            for number in range(20):
+                db.put("t", {"id": number, "x": number % 3})
+                published = db.wait(SECONDS)
+            assert db.store.meta_get("resident") == before  # one turn, and so one job
+            assert published.epoch >= 20
+        finally:
+            driver.terminate()
+            driver.wait(SECONDS)
+    assert driver.returncode == 0
     verdicts = db.verify(spark=spark)
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import Database
-from viewkeep.engine import stretches
+from viewkeep.engine import pace, stretches
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
@@ -22,7 +22,6 @@ from viewkeep.engine.local import advance
 from viewkeep.engine.report import Report
 from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout, ViewFailed
-from viewkeep.spark import pace
 from viewkeep.spark import pipeline as pipeline_module
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.stores import open_store
@@ -252,9 +251,10 @@ def test_stop_ends_the_query_though_an_epoch_goes_on(
         may_go_on.wait(SECONDS)
         return run(*given)
 
-    pipeline = site.pipeline(spark=spark).start()
+    pipeline = site.pipeline(spark=spark, resident=False).start()
     try:
         while not pipeline._asked.wait(0.1):
+            pipeline.check()
             change(random.Random(18))  # until the query runs an epoch
         pipeline.wait(SECONDS)
         monkeypatch.setattr(pipeline_module, "run_alone", slow)
@@ -424,7 +424,7 @@ def test_stale_driver_is_fenced(site: Database, change: Change, spark: SparkSess
 
 def test_replayed_batch_is_skipped(site: Database, change: Change, spark: SparkSession) -> None:
     change(random.Random(9))
-    with site.pipeline(spark=spark) as pipeline:
+    with site.pipeline(spark=spark, resident=False) as pipeline:
         published = pipeline.wait(SECONDS)
         pipeline._run_batch(spark.range(1), 0)
         assert site.epochs.read().published == published

@@ -142,9 +142,10 @@ def test_whoever_waits_is_told(
 def test_the_query_goes_on_after_failures(
     words: Database, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with words.pipeline(spark=spark, failures=3) as pipeline:
+    with words.pipeline(spark=spark, failures=3, resident=False) as pipeline:
         number = 0
         while not pipeline._asked.wait(0.1):  # until the query runs the epochs
+            pipeline.check()
             number += 1
             words.put("words", {"id": 1000 + number, "word": "more"})
         pipeline.wait(SECONDS)

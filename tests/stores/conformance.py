@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import groupby, pairwise
 from typing import Any
 from zlib import crc32
@@ -19,6 +20,7 @@ from viewkeep.codec.packed import Packed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, EpochGone, Fenced, InvalidRow
+from viewkeep.stores import open_store
 from viewkeep.stores.contract import (
     ABSENT,
     NONE,
@@ -367,6 +369,33 @@ class ScanSuite:
 
 class LogSuite:
     """Node logs and cuts."""
+
+    def test_ticks_differ_after_any_write(self, store: Store) -> None:
+        """Also after one by another handle, on any node, and of a meta record."""
+        seen = [store.ticks()]
+        assert store.ticks() == seen[-1]
+        with closing(open_store(store.url)) as other:
+            for number in range(8):
+                other.write([put([number])])
+                seen.append(store.ticks())
+            other.write([delete([1])])
+            seen.append(store.ticks())
+            assert other.meta_cas("a", None, b"1")
+            seen.append(store.ticks())
+            assert other.meta_cas("a", b"1", None)
+            seen.append(store.ticks())
+            other.head()
+            other.get(TABLE, [key(1)])
+            assert other.ticks() == store.ticks()
+        assert all(seen[place] not in seen[:place] for place in range(len(seen)))
+        assert store.ticks() == seen[-1]
+
+    def test_ticks_are_no_less_than_the_default_says(self, store: Store) -> None:
+        """A store that has no way of its own is right too."""
+        before, always = store.ticks(), Store.ticks(store)
+        assert Store.ticks(store) == always
+        store.write([put([1])])
+        assert (store.ticks() != before, Store.ticks(store) != always) == (True, True)
 
     def test_log_tells_what_happened(self, store: Store) -> None:
         store.write([put([1], "a")])

@@ -43,6 +43,12 @@ def run(
             show_default=False,
         ),
     ] = 0.0,
+    resident: Annotated[
+        bool,
+        typer.Option(
+            help="Run small epochs in one Spark task that stays, or each as a job of its own."
+        ),
+    ] = True,
     failures: Annotated[
         int,
         typer.Option(help="Failures after which views that fail are set aside.", min=1),
@@ -73,6 +79,7 @@ def run(
             master,
             max_operations=max_operations,
             every=every,
+            resident=resident,
             failures=failures,
             epoch_seconds=epoch_seconds,
             operator_memory=None if operator_memory is None else operator_memory << 20,

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from viewkeep.engine.lease import Lease, acquire, release, renew
 from viewkeep.engine.loading import Loading, add_loaded, begin_loading, merge_progress
@@ -52,6 +53,13 @@ class Published:
     seconds: float = 0.0
     levels: Sequence[float] = field(default_factory=list)  # seconds of each one's longest task
     more: bool = False  # whether its bounds left operations for the next one
+
+    def to_json(self) -> dict[str, object]:
+        return {**vars(self), "cut": self.cut.to_json()}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Published:
+        return Published(**{**value, "cut": Cut.from_json(value["cut"])})
 
 
 @dataclass(frozen=True)
@@ -340,11 +348,11 @@ class Epochs:
 
 
 def _record_bytes(record: EpochRecord) -> bytes:
-    published, current = record.published, record.open
+    current = record.open
     value: dict[str, object] = {
         "term": record.term,
         "abandoned": record.abandoned,
-        "published": {**vars(published), "cut": published.cut.to_json()},
+        "published": record.published.to_json(),
         "open": None,
     }
     if current is not None:
@@ -358,15 +366,13 @@ def _record_bytes(record: EpochRecord) -> bytes:
 
 def _record_from(raw: bytes) -> EpochRecord:
     value = json.loads(raw)
-    published = value["published"]
-    published["cut"] = Cut.from_json(published["cut"])
     current = value["open"]
     if current is not None:
         current["start"] = Cut.from_json(current["start"])
         current["cut"] = Cut.from_json(current["cut"])
     return EpochRecord(
         value["term"],
-        Published(**published),
+        Published.from_json(value["published"]),
         OpenEpoch(**current) if current else None,
         value.get("abandoned", 0),
     )

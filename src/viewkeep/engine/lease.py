@@ -18,6 +18,7 @@ from viewkeep.errors import Fenced, PipelineError
 from viewkeep.stores.contract import Store
 
 _RECORD = "lease"
+_RELEASED = 0.0  # when a lease expires that was given back
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def release(store: Store, lease: Lease) -> None:
     """End the lease now. Its term stays on record, so the next one is larger."""
     raw = store.meta_get(_RECORD)
     if raw is not None and Lease(**json.loads(raw)).term == lease.term:
-        store.meta_cas(_RECORD, raw, _bytes(replace(lease, expires=0.0)))
+        store.meta_cas(_RECORD, raw, _bytes(replace(lease, expires=_RELEASED)))
 
 
 def holder(store: Store) -> Lease | None:
@@ -75,6 +76,33 @@ def holder(store: Store) -> Lease | None:
     raw = store.meta_get(_RECORD)
     held = None if raw is None else Lease(**json.loads(raw))
     return held if held is not None and _alive(held) else None
+
+
+class DriverWatch:
+    """Tells a process that works for a driver whether that driver still lives.
+
+    It needs no common clock: a lease that was not renewed for its ttl, by the clock of the process
+    that looks, has ended. So has one whose owner was a process of this host that is dead.
+    """
+
+    def __init__(self, store: Store, term: int):
+        self._store, self._term = store, term
+        self._seen: bytes | None = None
+        self._since = time.monotonic()
+
+    def lives(self) -> bool:
+        """Whether the driver of the term still holds its lease."""
+        raw = self._store.meta_get(_RECORD)
+        if raw is None:
+            return False
+        if raw != self._seen:
+            self._seen, self._since = raw, time.monotonic()
+        lease = Lease(**json.loads(raw))
+        if lease.term != self._term or lease.expires == _RELEASED:
+            return False
+        if lease.host == socket.gethostname() and _started(lease.pid) != lease.started:
+            return False
+        return time.monotonic() - self._since < lease.ttl
 
 
 def _alive(lease: Lease) -> bool:

@@ -13,6 +13,7 @@ import importlib
 PRELOADED = (
     "pyspark.worker",
     "viewkeep.engine.level",
+    "viewkeep.spark.resident",
     "viewkeep.spark.runner",
     "viewkeep.stores.lmdb",
 )

@@ -1,49 +1,54 @@
 """The pipeline: opens, runs and publishes one epoch after another, in the end by a streaming query.
 
 What is there at its start is worked off first, by a thread of the driver, and the query is started
-after that: it is there to wait for operations, and its start would take a core for a second. The
-store's record says which epoch is open, so it does not matter who opens or runs it. Law: whatever
-ends the pipeline (a stop, a failed task, a killed process, a newer driver), the store holds a
-published epoch and at most one open epoch with a stored cut, from which the next driver goes on.
+after that: it is there to wait for operations, and its start would take a core for a second. Large
+epochs are jobs of the query's micro-batches; small ones are left to a resident task, whose turns
+are micro-batches too (`resident.py`). The store's record says which epoch is open, so it does not
+matter who opens or runs it. Law: whatever ends the pipeline (a stop, a failed task, a killed
+process, a newer driver), the store holds a published epoch and at most one open epoch with a stored
+cut, from which the next driver goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import re
 import shutil
-import signal
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from types import FrameType, TracebackType
+from dataclasses import replace
+from types import TracebackType
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from viewkeep import errors
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.failures import forget_trouble
 from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import Lease
-from viewkeep.engine.programs import load_plan, newest_plan
-from viewkeep.engine.recovery import Patience, Recovery
+from viewkeep.engine.pace import MOST, Pace, Work
+from viewkeep.engine.programs import load_plan
+from viewkeep.engine.recovery import FIRST_PAUSE, Patience, Recovery
 from viewkeep.engine.report import Report
+from viewkeep.engine.resident import Assignment, End, new_id
+from viewkeep.engine.waiting import Looks
 from viewkeep.errors import Fenced, PipelineError, Timeout, ViewkeepError
-from viewkeep.spark.pace import MOST, Pace, Work
+from viewkeep.spark.causes import as_error
+from viewkeep.spark.goal import Goal, behind
 from viewkeep.spark.registration import register_source
+from viewkeep.spark.resident import Watch, run_resident
 from viewkeep.spark.runner import run_alone, run_epoch, touch_workers
 from viewkeep.spark.session import running, session
+from viewkeep.spark.signals import until_signal
 from viewkeep.spark.source import FORMAT, LogSource
 from viewkeep.stores import open_store
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.stores.contract import Store
 
 LEASE_SECONDS = 30.0
 GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
@@ -51,7 +56,8 @@ HEAD_SECONDS = 5.0  # of epochs without a backlog, and the query is started thou
 LULL_SECONDS = 0.3  # without work, and it is started: who only catches up has stopped by then
 LOOK_SECONDS = 1.0  # between two looks at a query that runs
 WARM_SECONDS = 15.0
-POLL = 0.005
+RESIDENT_SECONDS = 30.0  # of a resident's turn
+ONE_CORE_SECONDS = 1.0  # of one that keeps other jobs of the application from their only core
 START_POLL = 0.02  # while the query starts
 
 
@@ -60,9 +66,10 @@ class Pipeline:
 
     `database` is an open database or its url. `master` is any Spark master. `limits` bounds an
     epoch: operations, bytes of log, and rows of a view being loaded; `max_operations` the first of
-    them alone. `every` is the least time in seconds from one epoch to the next. `patience` says
-    when a view that fails is set aside. `on_epoch` is called with each epoch that this pipeline
-    published.
+    them alone. `every` is the least time in seconds from one epoch to the next. With `resident`,
+    small epochs run in a task that stays; else each is a job and a micro-batch of its own.
+    `patience` says when a view that fails is set aside. `on_epoch` is called with each epoch that
+    this pipeline published; a resident that is killed may take its last ones along.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class Pipeline:
         limits: Limits = MOST,
         max_operations: int | None = None,
         every: float = 0.0,
+        resident: bool = True,
         lease_seconds: float = LEASE_SECONDS,
         patience: Patience | None = None,
         on_epoch: Callable[[Published], None] | None = None,
@@ -86,7 +94,7 @@ class Pipeline:
             limits = replace(limits, operations=max_operations)
         if not 0 <= every < math.inf:
             raise ValueError(f"every must be a number of seconds from 0 on, not {every}")
-        self._limits, self._every = limits, every
+        self._limits, self._every, self._resident = limits, every, resident
         self._lease_seconds, self._on_epoch = lease_seconds, on_epoch
         self._master, self._given = master, spark
         self._lease: Lease | None = None
@@ -104,6 +112,8 @@ class Pipeline:
         self._overdue = False
         self._stuck: PipelineError | None = None  # why epochs fail again and again
         self._work = Work()
+        self._too_large = 0  # the epoch that a resident gave back, since it needs all cores
+        self._losses = 0  # turns in a row that failed without an epoch to blame
         self._troubled = True  # there may be a record of earlier failures
         self._tag = f"viewkeep-{uuid.uuid4().hex}"  # of its jobs
         self._house = Housekeeper()
@@ -145,7 +155,7 @@ class Pipeline:
 
     def run_forever(self) -> None:
         """Work until SIGTERM or Ctrl-C, which end it cleanly, or until it fails."""
-        with self, _until_signal(self._ended):
+        with self, until_signal(self._ended):
             while not self._ended.wait(0.2):
                 self._look()
         self.check()
@@ -157,7 +167,7 @@ class Pipeline:
         if isinstance(failure, PipelineError):
             raise failure
         if failure is not None:
-            raise _as_error(failure) from failure
+            raise as_error(failure) from failure
 
     def wait(self, timeout: float | None = None) -> Published:
         """Wait until the views hold all that was written before this call, and are loaded.
@@ -167,7 +177,7 @@ class Pipeline:
         """
         epochs, goal = Epochs(self._store), Goal.now(self._store)
         deadline = None if timeout is None else time.monotonic() + timeout
-        looked = time.monotonic()
+        looks, looked = Looks(), time.monotonic()
         while True:
             done = epochs.read().published
             if goal.reached(done):
@@ -181,8 +191,8 @@ class Pipeline:
                 if (stuck := self._stuck) is not None:
                     raise PipelineError(f"{stuck}; the pipeline goes on trying") from stuck
             if deadline is not None and now > deadline:
-                raise Timeout(_behind(done, goal.cut, timeout))
-            time.sleep(POLL)
+                raise Timeout(behind(done, goal.cut, timeout))
+            looks.pause()
 
     def stop(self) -> None:
         """End the query and give the lease back. An epoch that is running may end first."""
@@ -202,7 +212,7 @@ class Pipeline:
     def exception(self) -> PipelineError | None:
         """What ended the pipeline, if it was not `stop`."""
         self._look()
-        return None if self._failure is None else _as_error(self._failure)
+        return None if self._failure is None else as_error(self._failure)
 
     def __enter__(self) -> Pipeline:
         return self.start() if self._lease is None else self
@@ -221,12 +231,13 @@ class Pipeline:
         """Run the open epoch. Spark calls it once per offset that the source gave.
 
         `batch` is not read: collecting its ranges costs 36 ms and they say no more than the open
-        epoch's record. If no epoch is open, Spark replays a batch of an epoch already published.
+        epoch's record. If no epoch is open, Spark replays a batch of an epoch already published, or
+        it is a resident's turn.
         """
         self._asked.set()
         with self._running:
             # An epoch that failed is still open, and Spark asks for it only once.
-            while self._run_open():
+            while self._run_resident() if self._is_for_resident() else self._run_open():
                 pass
 
     def _drive(self, lease: Lease) -> None:
@@ -312,12 +323,75 @@ class Pipeline:
         try:
             self._house.note(published, sum(report.rows_written for report in reports))
             self._house.round(self._store)
-            if self._on_epoch is not None:
-                self._on_epoch(published)
         except Exception as error:
-            # Not raised into Spark, which would only print it: the driver's thread ends the query.
             self._fail(error)
+        self._tell(published)
         return False
+
+    def _is_for_resident(self) -> bool:
+        """Whether a resident is to have the epochs, from the open one on if there is one."""
+        if not self._resident or self._suspects or self._ended.is_set():
+            return False
+        epoch = Epochs(self._store).read().open
+        if epoch is None:
+            return True
+        program = load_plan(self._store, epoch.plan).program
+        return epoch.epoch != self._too_large and self._work.is_little(epoch, program)
+
+    def _run_resident(self) -> bool:
+        """Leave the epochs to a resident for a while; whether one is open then that is to be run.
+
+        `_running` is held.
+        """
+        lease = self._lease
+        if self._ended.is_set() or lease is None:
+            return False
+        store, epochs = self._store, Epochs(self._store)
+        given = Assignment(
+            new_id(),
+            lease.term,
+            self._limits,
+            self._work,
+            self._every,
+            RESIDENT_SECONDS if self._limits.tasks > 1 else ONE_CORE_SECONDS,
+            reports=self._on_epoch is not None,
+        )
+        watch = Watch(epochs.read())
+        self._overdue = False
+
+        def look() -> bool:
+            record = epochs.read()
+            self._began = watch.began(record, time.monotonic())
+            if watch.has_published(record):
+                self._allowed, self._stuck, self._losses = self._patience.seconds, None, 0
+            return self._ended.is_set()
+
+        try:
+            turn = run_resident(self._spark, store, given, self._tag, look=look, note=self._tell)
+        except Exception as error:
+            return self._recover(lease, epochs.read().open, error)
+        finally:
+            self._began = math.inf
+        self._work = turn.work
+        record = epochs.read()
+        if record.term != lease.term:
+            self._fail(Fenced(f"a driver of term {record.term} has replaced this one"))
+            return False
+        if turn.end is End.LARGE and record.open is not None:
+            self._too_large = record.open.epoch
+            return True
+        return False
+
+    def _tell(self, published: Published) -> None:
+        """Call `on_epoch`. What it raises ends the pipeline.
+
+        It is not raised into Spark, which would only print it: the driver's thread ends the query.
+        """
+        if self._on_epoch is not None:
+            try:
+                self._on_epoch(published)
+            except Exception as error:
+                self._fail(error)
 
     def _run_on_spark(self, epoch: OpenEpoch) -> list[Report]:
         """Run an epoch, which is stopped when it takes too long (`_stop_overdue`)."""
@@ -325,7 +399,7 @@ class Pipeline:
         self._overdue, self._began = False, time.monotonic()
         try:
             program = load_plan(self._store, epoch.plan).program
-            if self._work.is_little(epoch, program):
+            if epoch.epoch != self._too_large and self._work.is_little(epoch, program):
                 reports = run_alone(self._spark, self.url, epoch)
                 if reports is not None:
                     return reports
@@ -333,12 +407,20 @@ class Pipeline:
         finally:
             self._began = math.inf
 
-    def _recover(self, lease: Lease, epoch: OpenEpoch, error: Exception) -> bool:
-        """Do what helps after an epoch has failed; whether it is to be run again."""
-        failure = _as_error(error)
+    def _recover(self, lease: Lease, epoch: OpenEpoch | None, error: Exception) -> bool:
+        """Do what helps after an epoch has failed; whether it is to be run again.
+
+        If none is open, a resident failed between two epochs, and another one may do better.
+        """
+        failure = as_error(error)
         if isinstance(failure, Fenced) or self._ended.is_set() or not self._spark_runs():
             self._fail(error)
             return False
+        if epoch is None:
+            self._losses += 1
+            if self._losses >= self._patience.failures:
+                self._fail(error)
+            return not self._ended.wait(FIRST_PAUSE)
         reason = str(failure)
         if self._overdue:
             reason = f"an epoch took more than {self._allowed:g} s"
@@ -425,6 +507,7 @@ class Pipeline:
             "chunk": str(self._limits.chunk),
             "tasks": str(self._limits.tasks),
             "every": str(self._every),
+            "resident": "true" if self._resident else "false",
         }
         stream = spark.readStream.format(FORMAT).options(**options).load()
         writer = stream.writeStream.foreachBatch(self._run_batch)
@@ -437,6 +520,8 @@ class Pipeline:
         if query is not None:
             if self._running.acquire(timeout=GRACE_SECONDS):
                 self._running.release()
+            else:
+                self._cancel_jobs()
             with contextlib.suppress(Exception):  # Spark may be gone already
                 query.stop()
             self._query = None
@@ -456,8 +541,11 @@ class Pipeline:
         """Cancel the jobs of an epoch that takes too long. Spark ends workers that do not hear."""
         if time.monotonic() - self._began > self._allowed:
             self._overdue = True
-            with contextlib.suppress(Exception):  # Spark may be stopping
-                self._spark.sparkContext.cancelJobsWithTag(self._tag)
+            self._cancel_jobs()
+
+    def _cancel_jobs(self) -> None:
+        with contextlib.suppress(Exception):  # Spark may be stopping
+            self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     def _keep_warm(self) -> None:
         """Give idle workers an empty task: Spark drops those that were idle for a minute."""
@@ -492,76 +580,9 @@ class Pipeline:
             self._ended.set()
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What views hold when they have caught up with all that was written at some time."""
-
-    cut: Cut
-    plan: int
-
-    @classmethod
-    def now(cls, store: Store) -> Goal:
-        plan = newest_plan(store)
-        # Views that are repaired come with a plan of their own, once an epoch covers the cut.
-        return cls(store.head(), plan.version + bool(plan.repairs))
-
-    def reached(self, done: Published) -> bool:
-        pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)
-        return all(a >= b for a, b in pairs) and done.plan >= self.plan and not done.loading
-
-
 def _starts(starting: Future[StreamingQuery]) -> bool:
     """Whether the query is still on its way to its first question for operations."""
     if not starting.done():
         return True
     query = starting.result()
     return query.isActive and str(query.status["message"]).startswith("Initializing")
-
-
-def _as_error(failure: BaseException) -> PipelineError:
-    """The failure as one of ours, with its cause's first line.
-
-    What a task or the planner process raised arrives as the text of a Java exception; the last line
-    that names an error is the cause, and one of ours goes before others.
-    """
-    if isinstance(failure, PipelineError):
-        return failure
-    named = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", str(failure), re.MULTILINE)
-    for name, text in reversed(named):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, PipelineError):
-            return kind(text)
-        if isinstance(kind, type) and issubclass(kind, ViewkeepError):
-            return PipelineError(f"an epoch failed: {name}: {text}")
-    for name, text in reversed(named):
-        if name.endswith(("Error", "Exception")):
-            return PipelineError(f"an epoch failed: {name}: {text}")
-    first = str(failure).strip().splitlines() or [type(failure).__name__]
-    return PipelineError(f"an epoch failed: {first[0]}")
-
-
-def _behind(done: Published, goal: Cut, timeout: float | None) -> str:
-    left = sum(max(0, b - a) for a, b in zip(done.cut.offsets, goal.offsets, strict=True))
-    loading = f", and {len(done.loading)} inputs of views are being loaded" if done.loading else ""
-    return (
-        f"after {timeout:g} s the views are {left} operations behind{loading}; "
-        f"epoch {done.epoch} is published"
-    )
-
-
-@contextlib.contextmanager
-def _until_signal(event: threading.Event) -> Iterator[None]:
-    """Sets the event on SIGTERM and SIGINT while the block runs."""
-
-    def ended(number: int, frame: FrameType | None) -> None:
-        event.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -23,12 +23,11 @@ from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
+from viewkeep.engine.resident import ALONE_BYTES
 from viewkeep.engine.spool import Message
 from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
-
-ALONE_BYTES = 64 << 20  # between two levels of an epoch that runs in one task
 
 
 def run_alone(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report] | None:
@@ -120,13 +119,13 @@ class Route:
 
 
 def _open(url: str, number: int) -> tuple[Store, OpenEpoch]:
-    _settle()
+    settle()
     store = borrow_store(url)
     return store, Epochs(store).open_epoch(number)
 
 
 @cache
-def _settle() -> None:
+def settle() -> None:
     """Take what this worker has imported out of garbage collection; spool where Spark spills.
 
     Spark's workers collect garbage after every task. To look through all modules takes 30 ms, in

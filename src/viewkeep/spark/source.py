@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from viewkeep.engine.epochs import Epochs, Limits
-from viewkeep.spark.pace import MOST, Pace
+from viewkeep.engine.pace import MOST, Pace
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
 
@@ -51,6 +51,7 @@ class LogReader(DataSourceStreamReader):
             tasks=int(options.get("tasks", MOST.tasks)),
         )
         self._pace = Pace(most, float(options.get("every", 0.0)))
+        self._resident = options.get("resident") == "true"
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         published = Epochs(borrow_store(self._url)).read().published
@@ -61,17 +62,23 @@ class LogReader(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The cut of the next epoch, which is open from now on; `start` if there is no work."""
+        """The cut of the next epoch, which is open from now on; `start` if there is no work.
+
+        If a resident waits for work, there is an offset without work too: for its next turn.
+        """
         epochs = Epochs(borrow_store(self._url))
         deadline = time.monotonic() + WAIT
         while True:
             record, now = epochs.read(), time.monotonic()
-            self._pace.learn(record.published)
+            self._pace.follow(record.published, now, time.time())
             if record.open is not None or self._pace.is_due(now):
                 epoch = epochs.open_next(self._term, self._pace.limits)
                 if epoch is not None:
                     self._pace.begin(now)
                     return offset(epoch.epoch, epoch.cut)
+            if self._resident:
+                turn = {"turn": start.get("turn", 0) + 1}
+                return offset(record.published.epoch, record.published.cut) | turn
             if now > deadline:
                 return start
             time.sleep(POLL)

@@ -264,6 +264,15 @@ class Store(ABC):
     def head(self) -> Cut:
         """A cut that covers every write that returned before this call; it splits no write."""
 
+    def ticks(self) -> object:
+        """A value that differs after any write of base rows, logs or meta records.
+
+        While two answers are equal, nobody has written between them. A waiting process asks this
+        every few milliseconds, so stores have a cheaper way than this default, without locks. A
+        store must never miss a write that has returned; answers may differ without one.
+        """
+        return self.head(), self.meta_scan("")
+
     @abstractmethod
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
         """The latest cut in (start, stop] within this many operations and log bytes after start.

@@ -33,6 +33,7 @@ METHODS = (
     "get",
     "scan",
     "head",
+    "ticks",
     "bounded_cut",
     "read_log",
     "truncate_log",
@@ -159,6 +160,9 @@ class FaultyStore(Store):
 
     def head(self) -> Cut:
         return self._call("head")  # type: ignore[no-any-return]
+
+    def ticks(self) -> object:
+        return self._call("ticks")
 
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
         return self._call("bounded_cut", start, stop, operations, size)  # type: ignore[no-any-return]

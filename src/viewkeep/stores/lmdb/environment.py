@@ -151,6 +151,12 @@ class Environment:
             self.env.reader_check()
 
     @property
+    def last_transaction(self) -> int:
+        """The number of the last write transaction that any process has committed."""
+        with translated:
+            return int(self.env.info()["last_txnid"])
+
+    @property
     def used_bytes(self) -> int:
         """Bytes of the file that hold pages in use or free for reuse."""
         with translated:

@@ -102,6 +102,10 @@ class LmdbStore(Store):
     def head(self) -> Cut:
         return cuts.head(self._database.nodes)
 
+    def ticks(self) -> object:
+        database = self._database
+        return tuple(part.last_transaction for part in (database.meta, *database.nodes))
+
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
         return cuts.bounded_cut(self._database.nodes, start, stop, operations, size)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import viewkeep
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
+from viewkeep.engine.pace import ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
 from viewkeep.engine.report import Report
 from viewkeep.plan.program import Program
-from viewkeep.spark.pace import ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
 from viewkeep.stores.contract import Cut
 
 EMPTY = Program((), {})

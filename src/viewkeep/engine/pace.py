@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
 from viewkeep.engine.report import Report
@@ -44,6 +44,15 @@ class Pace:
     def begin(self, now: float) -> None:
         """An epoch begins."""
         self._begun = now
+
+    def follow(self, published: Published, now: float, wall: float) -> None:
+        """Go on from an epoch that another process may have run.
+
+        `now` is of the clock of `is_due`, and `wall` the same moment in seconds since 1970.
+        """
+        self.learn(published)
+        age = wall - published.at / 1e9 + published.seconds
+        self._begun = max(self._begun, now - max(0.0, age))
 
     @property
     def limits(self) -> Limits:
@@ -84,6 +93,7 @@ class Work:
     """How much work the next epoch is likely to be, learnt from the epochs before it."""
 
     rows_per_operation: float | None = None
+    most: int = field(default_factory=lambda: ALONE_ROWS)  # rows of an epoch with little work
 
     def learn(self, epoch: OpenEpoch, reports: Iterable[Report]) -> None:
         """Take notice of what an epoch did."""
@@ -97,7 +107,7 @@ class Work:
         if epoch.loading:
             return False
         rows = self.rows_per_operation or _most_feeds(program)
-        return epoch.operations * rows <= ALONE_ROWS
+        return epoch.operations * rows <= self.most
 
 
 def _most_feeds(program: Program) -> int:

@@ -1,0 +1,37 @@
+"""What `wait` waits for: the epoch that has all that was written and created before the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from viewkeep.engine.epochs import Published
+from viewkeep.engine.programs import newest_plan
+from viewkeep.stores.contract import Cut, Store
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What views hold when they have caught up with all that was written at some time."""
+
+    cut: Cut
+    plan: int
+
+    @classmethod
+    def now(cls, store: Store) -> Goal:
+        plan = newest_plan(store)
+        # Views that are repaired come with a plan of their own, once an epoch covers the cut.
+        return cls(store.head(), plan.version + bool(plan.repairs))
+
+    def reached(self, done: Published) -> bool:
+        pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)
+        return all(a >= b for a, b in pairs) and done.plan >= self.plan and not done.loading
+
+
+def behind(done: Published, goal: Cut, timeout: float | None) -> str:
+    """How far the views are behind, in words."""
+    left = sum(max(0, b - a) for a, b in zip(done.cut.offsets, goal.offsets, strict=True))
+    loading = f", and {len(done.loading)} inputs of views are being loaded" if done.loading else ""
+    return (
+        f"after {timeout:g} s the views are {left} operations behind{loading}; "
+        f"epoch {done.epoch} is published"
+    )
