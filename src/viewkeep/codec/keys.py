@@ -52,6 +52,7 @@ from viewkeep.codec.physical import (
     null_mask,
     variable_values,
 )
+from viewkeep.codec.rowsource import INVERT, SIGN, Generated, key_packer
 from viewkeep.codec.scalars import to_physical, to_python
 from viewkeep.errors import Corrupt, InvalidRow, Unsupported
 from viewkeep.types import DataType
@@ -61,9 +62,7 @@ DIGEST = 16
 KEPT = MAX_KEY - DIGEST
 GROUP_BYTES = 224  # of a group within a key: leaves room for what tells its rows apart
 
-_SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
 _ALL = (1 << 64) - 1
-_INVERT = bytes(255 - byte for byte in range(256))
 
 
 class KeyCodec:
@@ -184,6 +183,11 @@ class KeyCodec:
             raise Corrupt(f"key bytes {key[:40]!r} are longer than the key's types")
         return tuple(values)
 
+    @property
+    def packer(self) -> Generated:
+        """Gives the key of physical values, whole however long."""
+        return key_packer(self.types, self.descending)
+
     @cached_property
     def _encoders(self) -> list[Callable[[object], bytes]]:
         return [
@@ -295,16 +299,16 @@ def _fixed_matrix(series: pl.Series, type: DataType) -> NDArray[np.uint8]:
     matrix[:, 0] = 1
     if type.is_decimal:
         low, high = decimal_halves(series)
-        sortable = high.view(np.uint64) ^ np.uint64(_SIGN[8])
+        sortable = high.view(np.uint64) ^ np.uint64(SIGN[8])
         matrix[:, 1:9] = sortable.astype(">u8").view(np.uint8).reshape(count, 8)
         matrix[:, 9:17] = low.astype(">u8").view(np.uint8).reshape(count, 8)
     else:
         values = np.ascontiguousarray(fixed_values(series, type))
         bits = values.view(f"u{width}")
         if type.name == "DOUBLE":
-            bits = bits ^ np.where(bits >> np.uint64(63), np.uint64(_ALL), np.uint64(_SIGN[8]))
+            bits = bits ^ np.where(bits >> np.uint64(63), np.uint64(_ALL), np.uint64(SIGN[8]))
         elif width > 1:
-            bits = bits ^ bits.dtype.type(_SIGN[width])
+            bits = bits ^ bits.dtype.type(SIGN[width])
         matrix[:, 1:] = bits.astype(f">u{width}").view(np.uint8).reshape(count, width)
     nulls = null_mask(series)
     if nulls is not None:
@@ -334,20 +338,19 @@ def _variable_bytes(series: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.in
 def _encoder(type: DataType, descending: bool, name: str) -> Callable[[object], bytes]:
     """The scalar twin of `_fixed_matrix` and `_variable_bytes`."""
     physical = to_physical(type)
-    payload = _payload(type)
-    null = bytes(1 + WIDTHS.get(type.name, 0))
+    key = key_packer((type,), (descending,)).call
+    null: bytes = key(None)
 
     def encode(value: object) -> bytes:
         if value is None:
             return null
         try:
-            return payload(physical(value))
+            made: bytes = key(physical(value))
         except ValueError as error:
             raise InvalidRow(f"{name}: {error}") from error
+        return made
 
-    if not descending:
-        return encode
-    return lambda value: encode(value).translate(_INVERT)
+    return encode
 
 
 def _bulk_encoder(
@@ -357,7 +360,7 @@ def _bulk_encoder(
     if descending or type_.name not in ("INT", "BIGINT"):
         return lambda values: [encode(value) for value in values]
     width = WIDTHS[type_.name]
-    pack, sign = struct.Struct(">BI" if width == 4 else ">BQ").pack, _SIGN[width]
+    pack, sign = struct.Struct(">BI" if width == 4 else ">BQ").pack, SIGN[width]
 
     def encode_many(values: Sequence[Any]) -> list[bytes]:
         if set(map(type, values)) == {int}:
@@ -370,38 +373,16 @@ def _bulk_encoder(
     return encode_many
 
 
-def _payload(type: DataType) -> Callable[[Any], bytes]:
-    name = type.name
-    if type.is_variable:
-        return lambda data: b"\1" + data.replace(b"\0", b"\0\xff") + b"\0\0"
-    if name == "BOOLEAN":
-        return lambda value: b"\1\1" if value else b"\1\0"
-    if name == "DOUBLE":
-        pack_double = struct.Struct(">d").pack
-        return lambda value: b"\1" + _flip_double(pack_double(value))
-    if name == "DECIMAL":
-        return lambda value: b"\1" + (value + _SIGN[16]).to_bytes(16, "big")
-    width = WIDTHS[name]
-    pack, sign = struct.Struct(">BI" if width == 4 else ">BQ").pack, _SIGN[width]
-    return lambda value: pack(1, value + sign)
-
-
-def _flip_double(data: bytes) -> bytes:
-    if data[0] & 0x80:
-        return data.translate(_INVERT)
-    return bytes([data[0] | 0x80]) + data[1:]
-
-
 def _unflip_double(data: bytes) -> bytes:
     if data[0] & 0x80:
         return bytes([data[0] & 0x7F]) + data[1:]
-    return data.translate(_INVERT)
+    return data.translate(INVERT)
 
 
 def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[object, int]:
     """One column's value at this place of a key, and where the next column starts."""
     if descending:
-        value, used = _decode(key[at:].translate(_INVERT), 0, type, False)
+        value, used = _decode(key[at:].translate(INVERT), 0, type, False)
         return value, at + used
     marker = key[at]
     if marker > 1:
@@ -429,5 +410,5 @@ def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[obje
     elif type.name == "DOUBLE":
         (raw,) = struct.unpack(">d", _unflip_double(data))
     else:
-        raw = int.from_bytes(data, "big") - _SIGN[len(data)]
+        raw = int.from_bytes(data, "big") - SIGN[len(data)]
     return (python(raw) if python else raw), end

@@ -17,7 +17,6 @@ The version is that of the table's columns, so a later one may add columns.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -47,21 +46,18 @@ from viewkeep.codec.physical import (
     variable_series,
     variable_values,
 )
+from viewkeep.codec.rowsource import (
+    MAX_VARIABLE,
+    Generated,
+    row_packer,
+    row_struct,
+    row_unpacker,
+    unknown_version,
+)
 from viewkeep.codec.scalars import to_physical, to_python
 from viewkeep.errors import Corrupt, InvalidRow
 from viewkeep.types import Column
 
-_STRUCT = {
-    "BOOLEAN": "B",
-    "INT": "i",
-    "DATE": "i",
-    "BIGINT": "q",
-    "TIMESTAMP": "q",
-    "DOUBLE": "d",
-    "DECIMAL": "16s",
-}
-_ZERO: dict[str, object] = {"DOUBLE": 0.0, "DECIMAL": bytes(16)}
-_MAX_VARIABLE = (1 << 32) - 1
 _BULK = 8  # rows from which a column at a time is faster
 FEW = 40  # rows up to which one at a time is faster: a call of numpy or polars costs as much as 10
 
@@ -159,7 +155,7 @@ class RowCodec:
         if not variable:
             lengths = np.full(count, self._width, np.int64)
             return Packed(rows.view(np.uint8), starts_of(lengths), lengths)
-        if int(end.max(initial=0)) > _MAX_VARIABLE:
+        if int(end.max(initial=0)) > MAX_VARIABLE:
             raise InvalidRow("a row holds more than 4 GiB of STRING and BINARY values")
         return _join(rows, self._width, variable, end)
 
@@ -219,7 +215,7 @@ class RowCodec:
         if len(old) < 16:
             # Below this the scalar path is faster than building frames.
             return [
-                self._pack([b[i] if i in chosen else a[i] for i in range(len(self.columns))])
+                self._pack(*(b[i] if i in chosen else a[i] for i in range(len(self.columns))))
                 for a, b in zip(map(self._unpack, old), map(self._unpack, new), strict=True)
             ]
         kept = [name for index, name in enumerate(self.names) if index not in chosen]
@@ -242,17 +238,20 @@ class RowCodec:
                 physical.append(convert(value))
             except ValueError as error:
                 raise InvalidRow(f"column {column.name}: {error}") from error
-        return self._pack(physical)
+        return self._pack(*physical)
 
     def decode_one(self, row: bytes, indices: Sequence[int] | None = None) -> tuple[Any, ...]:
         """The Python values of a row, or of its columns at these positions."""
         physical = self._unpack(row)
         try:
             if indices is None:
+                if not self._converted:
+                    return physical
+                values = list(physical)
                 for index, convert in self._converted:
-                    if physical[index] is not None:
-                        physical[index] = convert(physical[index])
-                return tuple(physical)
+                    if values[index] is not None:
+                        values[index] = convert(values[index])
+                return tuple(values)
             converters = self._to_python
             return tuple(
                 [
@@ -299,14 +298,26 @@ class RowCodec:
         return (len(self.columns) + 7) // 8
 
     @cached_property
-    def _struct(self) -> struct.Struct:
-        kinds = [column.type for column in self.columns]
-        slots = "".join("I" if kind.is_variable else _STRUCT[kind.name] for kind in kinds)
-        return struct.Struct(f"<H{self._bitmap}s{slots}")
+    def packer(self) -> Generated:
+        """Packs the physical values of a row."""
+        return row_packer(self.columns, self.version)
+
+    @cached_property
+    def unpacker(self) -> Generated:
+        """Unpacks a row into physical values."""
+        return row_unpacker(self.columns, self.version)
+
+    @cached_property
+    def _pack(self) -> Callable[..., bytes]:
+        return self.packer.call
+
+    @cached_property
+    def _unpack(self) -> Callable[[bytes], tuple[Any, ...]]:
+        return self.unpacker.call
 
     @cached_property
     def _width(self) -> int:
-        return self._struct.size
+        return row_struct(self.columns).size
 
     @cached_property
     def _dtype(self) -> np.dtype[np.void]:
@@ -343,68 +354,6 @@ class RowCodec:
     def _converted(self) -> list[tuple[int, Callable[[Any], Any]]]:
         return [(i, convert) for i, convert in enumerate(self._to_python) if convert is not None]
 
-    # -- scalar bytes --------------------------------------------------------------------------
-
-    def _pack(self, physical: Sequence[Any]) -> bytes:
-        """Row bytes of physical values: int, float, bytes or None."""
-        slots = list(physical)
-        nulls = 0
-        if None in slots:
-            for index, value in enumerate(slots):
-                if value is None:
-                    nulls |= 1 << index
-                    slots[index] = _ZERO.get(self.columns[index].type.name, 0)
-        tail = b""
-        if self._variable:
-            pieces = []
-            end = 0
-            for index in self._variable:
-                if not nulls >> index & 1:
-                    pieces.append(slots[index])
-                    end += len(slots[index])
-                slots[index] = end
-            if end > _MAX_VARIABLE:
-                raise InvalidRow("a row holds more than 4 GiB of STRING and BINARY values")
-            tail = b"".join(pieces)
-        for index in self._decimals:
-            if not nulls >> index & 1:
-                slots[index] = slots[index].to_bytes(16, "little", signed=True)
-        return (
-            self._struct.pack(self.version, nulls.to_bytes(self._bitmap, "little"), *slots) + tail
-        )
-
-    def _unpack(self, row: bytes) -> list[Any]:
-        """Physical values of row bytes; the inverse of `_pack`."""
-        try:
-            version, bitmap, *slots = self._struct.unpack_from(row)
-        except struct.error as error:
-            raise Corrupt(f"a row of {len(row)} bytes is cut short") from error
-        if version != self.version:
-            raise self._unknown(version)
-        if self._variable:
-            start = self._width
-            for index in self._variable:
-                end = self._width + slots[index]
-                if end < start:
-                    raise Corrupt("a row's variable section is out of order")
-                slots[index] = row[start:end]
-                start = end
-            if start != len(row):
-                raise Corrupt(f"a row of {len(row)} bytes should have {start}")
-        elif len(row) != self._width:
-            raise Corrupt(f"a row of {len(row)} bytes should have {self._width}")
-        for index in self._decimals:
-            slots[index] = int.from_bytes(slots[index], "little", signed=True)
-        nulls = int.from_bytes(bitmap, "little")
-        if nulls:
-            for index in range(len(slots)):
-                if nulls >> index & 1:
-                    slots[index] = None
-        return slots
-
-    def _unknown(self, version: int) -> Corrupt:
-        return Corrupt(f"a row has column version {version}; this codec reads {self.version}")
-
     # -- vectorised parts ----------------------------------------------------------------------
 
     def _fixed_part(self, packed: Packed) -> NDArray[np.void]:
@@ -418,7 +367,8 @@ class RowCodec:
         fixed = windows(packed.buffer, self._width)[packed.starts].view(self._dtype)
         versions = fixed["version"]
         if bool((versions != self.version).any()):
-            raise self._unknown(int(versions[versions != self.version][0]))
+            found = int(versions[versions != self.version][0])
+            raise unknown_version(found, self.version)
         ends = fixed[f"c{self._variable[-1]}"].astype(np.int64) if self._variable else 0
         if bool((packed.lengths != self._width + ends).any()):
             raise Corrupt("a row's length does not fit its columns")

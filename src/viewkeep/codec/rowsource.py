@@ -1,0 +1,209 @@
+"""Row and key bytes of one row at a time, by functions whose source is generated from the columns.
+
+Law: `row_packer` and `row_unpacker` are inverse, and write and read what `codec.rows` draws;
+`key_packer` gives what `codec.keys` draws, whole however long. They take and give physical values
+(`codec.scalars`): int, float, bytes or None. A generated function costs a third of a loop over the
+columns: 0.5 us for a row of four.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from viewkeep.codec.physical import WIDTHS
+from viewkeep.errors import Corrupt, InvalidRow
+from viewkeep.types import Column, DataType
+
+SLOTS = {
+    "BOOLEAN": "B",
+    "INT": "i",
+    "DATE": "i",
+    "BIGINT": "q",
+    "TIMESTAMP": "q",
+    "DOUBLE": "d",
+    "DECIMAL": "16s",
+}
+MAX_VARIABLE = (1 << 32) - 1
+SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
+INVERT = bytes(255 - byte for byte in range(256))
+_KEPT_SOURCES = 20_000
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A compiled function and its source."""
+
+    source: str
+    call: Callable[..., Any]
+
+
+def compiled(lines: Sequence[str], names: dict[str, object]) -> Generated:
+    """The function that these lines define; `names` are the values that they refer to."""
+    source = "\n".join(lines)
+    scope = dict(names)
+    exec(_code(source), scope)
+    name = source.removeprefix("def ").partition("(")[0]
+    return Generated(source, scope[name])  # type: ignore[arg-type]
+
+
+@lru_cache(_KEPT_SOURCES)
+def _code(source: str) -> CodeType:
+    return compile(source, "<generated>", "exec")
+
+
+def row_struct(columns: Sequence[Column]) -> struct.Struct:
+    """The fixed part of a row: version, NULL bitmap, a slot for each column."""
+    kinds = [column.type for column in columns]
+    slots = "".join("I" if kind.is_variable else SLOTS[kind.name] for kind in kinds)
+    return struct.Struct(f"<H{_bitmap(columns)}s{slots}")
+
+
+def _bitmap(columns: Sequence[Column]) -> int:
+    return (len(columns) + 7) // 8
+
+
+def row_packer(columns: Sequence[Column], version: int) -> Generated:
+    """`pack(c0, c1, ...)`: the row of these physical values."""
+    slots, tail, body = list[str](), list[str](), list[str]()
+    for place, column in enumerate(columns):
+        value, kind, null = f"c{place}", column.type, f"nulls |= {1 << place:#x}; "
+        if kind.is_variable:
+            before = f"e{len(tail) - 1} + " if tail else ""
+            body.append(f'if {value} is None: {null}{value} = b""')
+            body.append(f"e{len(tail)} = {before}len({value})")
+            slots.append(f"e{len(tail)}")
+            tail.append(value)
+        elif kind.is_decimal:
+            body.append(f"if {value} is None: {null}{value} = ZEROS")
+            body.append(f'else: {value} = {value}.to_bytes(16, "little", signed=True)')
+            slots.append(value)
+        elif kind.name == "DOUBLE":
+            body.append(f"if {value} is None: {null}{value} = 0.0")
+            body.append(f"else: {value} = {value} + 0.0 if {value} == {value} else NAN")
+            slots.append(value)
+        else:
+            body.append(f"if {value} is None: {null}{value} = 0")
+            slots.append(value)
+    if tail:
+        body.append(f"if e{len(tail) - 1} > {MAX_VARIABLE}: raise TOO_LONG")
+    bits = f'nulls.to_bytes({_bitmap(columns)}, "little")'
+    fixed = ", ".join([str(version), bits, *slots])
+    body.append(" + ".join([f"return PACK({fixed})", *tail]))
+    given = ", ".join(f"c{place}" for place in range(len(columns)))
+    names = {
+        "PACK": row_struct(columns).pack,
+        "ZEROS": bytes(16),
+        "NAN": float("nan"),
+        "TOO_LONG": InvalidRow("a row holds more than 4 GiB of STRING and BINARY values"),
+    }
+    lines = [f"def pack({given}):", "    nulls = 0", *(f"    {line}" for line in body)]
+    return compiled(lines, names)
+
+
+def row_unpacker(columns: Sequence[Column], version: int) -> Generated:
+    """`unpack(row)`: the physical values of a row, as a tuple; Corrupt says what is wrong."""
+    layout = row_struct(columns)
+    values = [f"c{place}" for place in range(len(columns))]
+    variable = [place for place, column in enumerate(columns) if column.type.is_variable]
+    width = layout.size
+    lines = [
+        "def unpack(row):",
+        "    try:",
+        f"        {', '.join(['version', 'nulls', *values])} = UNPACK(row)",
+        "    except ERROR:",
+        "        raise DAMAGED(row) from None",
+    ]
+    ends = [f"e{place}" for place in variable]
+    lines += [f"    {end} = {width} + c{place}" for end, place in zip(ends, variable, strict=True)]
+    starts = [str(width), *ends]
+    rising = f"{' <= '.join(starts)} == len(row)" if ends else f"len(row) == {width}"
+    lines.append(f"    if version != {version} or not {rising}: raise DAMAGED(row)")
+    for place, start, end in zip(variable, starts, ends, strict=False):
+        lines.append(f"    c{place} = row[{start}:{end}]")
+    for place, column in enumerate(columns):
+        if column.type.is_decimal:
+            lines.append(f'    c{place} = TO_INT(c{place}, "little", signed=True)')
+    if columns:
+        lines.append("    if nulls != NO_NULLS:")
+        lines.append('        bits = TO_INT(nulls, "little")')
+        for place in range(len(columns)):
+            lines.append(f"        if bits & {1 << place:#x}: c{place} = None")
+    lines.append(f"    return ({''.join(f'{value}, ' for value in values)})")
+    names = {
+        "UNPACK": layout.unpack_from,
+        "ERROR": struct.error,
+        "TO_INT": int.from_bytes,
+        "NO_NULLS": bytes(_bitmap(columns)),
+        "DAMAGED": lambda row: _damaged(row, layout, version, variable),
+    }
+    return compiled(lines, names)
+
+
+def _damaged(row: bytes, layout: struct.Struct, version: int, variable: Sequence[int]) -> Corrupt:
+    """What is wrong with a row that does not unpack."""
+    if len(row) < layout.size:
+        return Corrupt(f"a row of {len(row)} bytes is cut short")
+    found, _, *slots = layout.unpack_from(row)
+    if found != version:
+        return unknown_version(found, version)
+    ends = [0, *(slots[place] for place in variable)]
+    if ends != sorted(ends):
+        return Corrupt("a row's variable section is out of order")
+    return Corrupt(f"a row of {len(row)} bytes should have {layout.size + ends[-1]}")
+
+
+def unknown_version(found: int, version: int) -> Corrupt:
+    """A row was written with other columns."""
+    return Corrupt(f"a row has column version {found}; this codec reads {version}")
+
+
+@lru_cache(_KEPT_SOURCES)
+def key_packer(types: tuple[DataType, ...], descending: tuple[bool, ...]) -> Generated:
+    """`key(c0, c1, ...)`: the key of these physical values, not cut however long it is."""
+    names: dict[str, object] = {"INVERT": INVERT, "NAN": float("nan")}
+    parts = []
+    for place, (kind, down) in enumerate(zip(types, descending, strict=True)):
+        value = f"c{place}"
+        null = bytes(1 + WIDTHS.get(kind.name, 0))
+        part = _payload(value, kind, names)
+        if down:
+            part, null = f"({part}).translate(INVERT)", null.translate(INVERT)
+        parts.append(f"({null!r} if {value} is None else {part})")
+    given = ", ".join(f"c{place}" for place in range(len(types)))
+    whole = " + ".join(parts) or 'b""'
+    return compiled([f"def key({given}):", f"    return {whole}"], names)
+
+
+def _payload(value: str, kind: DataType, names: dict[str, object]) -> str:
+    """The source of the marker and payload of a value that is not NULL."""
+    if kind.is_variable:
+        return rf'b"\1" + {value}.replace(b"\0", b"\0\xff") + b"\0\0"'
+    if kind.name == "BOOLEAN":
+        return rf'(b"\1\1" if {value} else b"\1\0")'
+    if kind.name == "DOUBLE":
+        names["DOUBLE"] = double_key
+        return f"DOUBLE({value})"
+    if kind.name == "DECIMAL":
+        return rf'b"\1" + ({value} + {SIGN[16]:#x}).to_bytes(16, "big")'
+    width = WIDTHS[kind.name]
+    name = f"INTEGER{width}"
+    names[name] = _INTEGERS[width]
+    return f"{name}(1, {value} + {SIGN[width]:#x})"
+
+
+_DOUBLE = struct.Struct(">d").pack
+_INTEGERS = {4: struct.Struct(">BI").pack, 8: struct.Struct(">BQ").pack}
+_NAN = float("nan")
+
+
+def double_key(value: float) -> bytes:
+    """Marker and payload of a DOUBLE within a key."""
+    data = _DOUBLE(value + 0.0 if value == value else _NAN)
+    if data[0] & 0x80:
+        return b"\1" + data.translate(INVERT)
+    return b"\1" + bytes([data[0] | 0x80]) + data[1:]
