@@ -8,11 +8,12 @@ order in which they depend on each other, and calls no library for what Python's
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from viewkeep.codec.rowsource import compiled
 from viewkeep.codec.scalars import to_physical
 from viewkeep.expr import Call, Expr, Lit, Ref, references
 from viewkeep.ops.functions import FUNCTIONS
@@ -45,33 +46,50 @@ def row_function(exprs: tuple[Expr, ...]) -> RowFunction | None:
 def generate(exprs: Sequence[Expr]) -> RowFunction:
     """The function that computes these expressions; NoRowForm says which part has no row form."""
     columns = tuple(dict.fromkeys(name for expr in exprs for name in references(expr)))
-    writer = _Writer(columns)
+    writer = RowWriter({name: f"c{place}" for place, name in enumerate(columns)})
     results = [writer.write(expr).source for expr in exprs]
-    given = ", ".join(writer.columns.values())
+    given = ", ".join(f"c{place}" for place in range(len(columns)))
     body = [*writer.lines, f"return ({', '.join(results)},)"]
-    source = "\n".join([f"def row({given}):", *(f"    {line}" for line in body)])
-    exec(compile(source, "<row form>", "exec"), writer.names)
-    return RowFunction(columns, source, writer.names["row"])  # type: ignore[arg-type]
+    made = compiled([f"def row({given}):", *(f"    {line}" for line in body)], writer.names)
+    return RowFunction(columns, made.source, made.call)
 
 
 @dataclass(frozen=True)
-class _Value:
+class RowValue:
     """The source of a value that costs nothing to repeat, and whether it may be NULL."""
 
     source: str
     maybe_null: bool
 
 
-class _Writer:
-    """Writes one assignment for each distinct call, in the order in which they are needed."""
+class RowWriter:
+    """Writes one assignment for each distinct call, in the order in which they are needed.
 
-    def __init__(self, columns: Iterable[str]):
-        self.columns = {name: f"c{place}" for place, name in enumerate(columns)}
+    `columns` are the sources of the values that expressions refer to. The lines stand in a
+    function, or in a loop over rows.
+    """
+
+    def __init__(self, columns: Mapping[str, str]):
+        self._columns = {name: RowValue(source, True) for name, source in columns.items()}
         self.lines: list[str] = []
         self.names: dict[str, object] = {"INFINITY": math.inf, "NAN": math.nan}
-        self._known: dict[Expr, _Value] = {}
+        self._known: dict[Expr, RowValue] = {}
+        self._values = 0
 
-    def write(self, expr: Expr) -> _Value:
+    def project(self, outputs: Iterable[tuple[str, Expr]]) -> None:
+        """From here on, expressions refer to these outputs."""
+        made = {name: self.write(expr) for name, expr in outputs}
+        self._columns, self._known = made, {}
+
+    def keep_if(self, predicate: Expr) -> None:
+        """Pass over the rest of the loop's body unless the predicate is TRUE."""
+        self.lines.append(f"if not {self.write(predicate).source}: continue")
+
+    def column(self, name: str) -> RowValue:
+        """The value of a column."""
+        return self._columns[name]
+
+    def write(self, expr: Expr) -> RowValue:
         """The value of an expression, written after all that it depends on.
 
         By a stack of its own: expressions may be deeper than Python's.
@@ -88,9 +106,9 @@ class _Writer:
                 self._known[now] = self._value(now)
         return self._known[expr]
 
-    def _value(self, expr: Expr) -> _Value:
+    def _value(self, expr: Expr) -> RowValue:
         if isinstance(expr, Ref):
-            return _Value(self.columns[expr.name], True)
+            return self._columns[expr.name]
         if isinstance(expr, Lit):
             return _constant(expr)
         args = [self._known[arg] for arg in expr.args]
@@ -111,25 +129,26 @@ class _Writer:
                 source = "None"
             elif tests := " or ".join(site.nulls()):
                 source = f"None if {tests} else {source}"
-        name = f"v{len(self.lines)}"
+        name = f"v{self._values}"
+        self._values += 1
         self.lines.append(f"{name} = {source}")
         if expr.type in YEARS:
             first, last = YEARS[expr.type]
             self.lines.append(
                 f"if {name} is not None and not {first} <= {name} <= {last}: {name} = None"
             )
-        return _Value(name, True)
+        return RowValue(name, True)
 
 
 def _arguments(expr: Expr) -> tuple[Expr, ...]:
     return expr.args if isinstance(expr, Call) else ()
 
 
-def _constant(expr: Lit) -> _Value:
+def _constant(expr: Lit) -> RowValue:
     if expr.value is None:
-        return _Value("None", True)
+        return RowValue("None", True)
     value = to_physical(expr.type)(expr.value)
     if isinstance(value, float) and not math.isfinite(value):
         source = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-        return _Value(source, False)
-    return _Value(repr(value), False)
+        return RowValue(source, False)
+    return RowValue(repr(value), False)
