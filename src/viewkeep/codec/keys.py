@@ -52,13 +52,20 @@ from viewkeep.codec.physical import (
     null_mask,
     variable_values,
 )
-from viewkeep.codec.rowsource import INVERT, SIGN, Generated, key_packer
+from viewkeep.codec.rowsource import (
+    DIGEST,
+    INVERT,
+    SIGN,
+    Generated,
+    key_of_row,
+    key_packer,
+)
+from viewkeep.codec.rowsource import MAX_KEY as MAX_KEY
+from viewkeep.codec.rowsource import bounded as bounded
 from viewkeep.codec.scalars import to_physical, to_python
 from viewkeep.errors import Corrupt, InvalidRow, Unsupported
 from viewkeep.types import DataType
 
-MAX_KEY = 496  # LMDB takes 511 bytes; up to 12 are prefixed
-DIGEST = 16
 KEPT = MAX_KEY - DIGEST
 GROUP_BYTES = 224  # of a group within a key: leaves room for what tells its rows apart
 
@@ -188,6 +195,10 @@ class KeyCodec:
         """Gives the key of physical values, whole however long."""
         return key_packer(self.types, self.descending)
 
+    def of_row(self, places: Sequence[int]) -> Callable[[Sequence[Any]], bytes]:
+        """Gives the key of the physical values at these places of a row."""
+        return key_of_row(self.types, self.descending, tuple(places)).call
+
     @cached_property
     def _encoders(self) -> list[Callable[[object], bytes]]:
         return [
@@ -243,16 +254,6 @@ class _Part:
 
     def rows(self, count: int) -> NDArray[np.void]:
         return np.ascontiguousarray(self.data).view(np.dtype((np.void, self.width))).reshape(count)
-
-
-def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
-    """The key itself if shorter than `limit`, else its first bytes and a digest of it all.
-
-    A key of exactly `limit` bytes is cut too, so a cut key never equals one that was not.
-    """
-    if len(key) < limit:
-        return key
-    return key[: limit - DIGEST] + blake2b(key, digest_size=DIGEST).digest()
 
 
 def bounded_all(keys: list[bytes]) -> list[bytes]:

@@ -8,10 +8,12 @@ columns: 0.5 us for a row of four.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
 from types import CodeType
 from typing import Any
 
@@ -28,6 +30,8 @@ SLOTS = {
     "DOUBLE": "d",
     "DECIMAL": "16s",
 }
+MAX_KEY = 496  # LMDB takes 511 bytes; up to 12 are prefixed
+DIGEST = 16
 MAX_VARIABLE = (1 << 32) - 1
 SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
 INVERT = bytes(255 - byte for byte in range(256))
@@ -177,6 +181,34 @@ def key_packer(types: tuple[DataType, ...], descending: tuple[bool, ...]) -> Gen
     given = ", ".join(f"c{place}" for place in range(len(types)))
     whole = " + ".join(parts) or 'b""'
     return compiled([f"def key({given}):", f"    return {whole}"], names)
+
+
+@lru_cache(_KEPT_SOURCES)
+def key_of_row(
+    types: tuple[DataType, ...], descending: tuple[bool, ...], places: tuple[int, ...]
+) -> Generated:
+    """`key(row)`: the key of the values at these places of a row, cut if it is too long."""
+    names: dict[str, object] = {"KEY": key_packer(types, descending).call, "BOUNDED": bounded}
+    given = ", ".join(f"row[{place}]" for place in places)
+    lines = ["def key(row):", f"    key = KEY({given})"]
+    if longest_key(types) >= MAX_KEY:
+        lines.append(f"    if len(key) >= {MAX_KEY}: return BOUNDED(key)")
+    return compiled([*lines, "    return key"], names)
+
+
+def longest_key(types: Sequence[DataType]) -> float:
+    """The most bytes that a key of these types can have."""
+    return sum(math.inf if kind.is_variable else 1 + WIDTHS[kind.name] for kind in types)
+
+
+def bounded(key: bytes, limit: int = MAX_KEY) -> bytes:
+    """The key itself if shorter than `limit`, else its first bytes and a digest of it all.
+
+    A key of exactly `limit` bytes is cut too, so a cut key never equals one that was not.
+    """
+    if len(key) < limit:
+        return key
+    return key[: limit - DIGEST] + blake2b(key, digest_size=DIGEST).digest()
 
 
 def _payload(value: str, kind: DataType, names: dict[str, object]) -> str:

@@ -28,6 +28,7 @@ from viewkeep.types import BIGINT, Column, DataType, decimal
 EXTREMES = ("min", "max", "min_by", "max_by")
 PERCENTILES = ("percentile_cont", "percentile_disc")
 COLLECTIONS = ("string_agg", "array_agg")
+_MEAN = Context(prec=76, rounding=ROUND_HALF_UP)
 _TOTALLED = ("sum", "avg", "bit_xor", "bool_and", "bool_or", *MOMENTS)
 
 
@@ -210,17 +211,19 @@ def _joined(state: pl.DataFrame, total: Total) -> pl.Series:
 
 def _decimal_average(state: pl.DataFrame, output: Output, total: Total) -> pl.Series:
     # polars has no decimal division that rounds half up at a chosen scale: 1 us a changed group.
-    unit = Decimal(1).scaleb(-output.type.scale)
-    context = Context(prec=76, rounding=ROUND_HALF_UP)
-    limit = Decimal(10) ** (output.type.precision - output.type.scale)
-    made: list[Decimal | None] = []
-    for value, count in zip(state[total.sum].to_list(), state[total.count].to_list(), strict=True):
-        if not count or value is None:
-            made.append(None)
-            continue
-        mean = context.quantize(context.divide(value, Decimal(count)), unit)
-        made.append(mean if abs(mean) < limit else None)
+    sums, counts = state[total.sum].to_list(), state[total.count].to_list()
+    made = [
+        decimal_mean(value, count, output.type) if count and value is not None else None
+        for value, count in zip(sums, counts, strict=True)
+    ]
     return pl.Series(output.name, made, output.type.polars)
+
+
+def decimal_mean(total: Decimal, count: int, type_: DataType) -> Decimal | None:
+    """A sum of DECIMALs divided by their count, as a value of this type; NULL if it has no room."""
+    unit = Decimal(1).scaleb(-type_.scale)
+    mean = _MEAN.quantize(_MEAN.divide(total, Decimal(count)), unit)
+    return mean if abs(mean) < Decimal(10) ** (type_.precision - type_.scale) else None
 
 
 __all__ = [
@@ -234,6 +237,7 @@ __all__ = [
     "Gains",
     "Output",
     "count_of",
+    "decimal_mean",
     "distinct_gain",
     "finish",
     "gains",

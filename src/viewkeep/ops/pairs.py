@@ -46,18 +46,23 @@ def _pairs(terms: Iterable[Sequence[float]]) -> tuple[list[float], list[float]]:
     """
     highs, lows = [], []
     for group in terms:
-        try:
-            high = fsum(group)
-            low = fsum((*group, -high))
-        except (OverflowError, ValueError):  # a sum is out of range, or a partial sum left it
-            high, low = _exact_pair(group)
+        high, low = pair(group)
         highs.append(high)
         lows.append(low)
     return highs, lows
 
 
+def pair(terms: Sequence[float]) -> tuple[float, float]:
+    """Finite values, or highs followed by as many lows, as (high, low)."""
+    try:
+        high = fsum(terms)
+        return high, fsum((*terms, -high))
+    except (OverflowError, ValueError):  # a sum is out of range, or a partial sum left it
+        return _exact_pair(terms)
+
+
 def _exact_pair(terms: Sequence[float]) -> tuple[float, float]:
-    """What `_pairs` makes of terms whose sum is, or may be, out of range."""
+    """What `pair` makes of terms whose sum is, or may be, out of range."""
     half = len(terms) // 2
     exact = Fraction(0)
     for place, term in enumerate(terms):
