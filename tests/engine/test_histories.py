@@ -17,12 +17,12 @@ from viewkeep.engine import stretches
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.local import run_epoch
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.stretches import whole_logs
 from viewkeep.stores import create_store
 
 from .history import FOLDER, History, keys, rows
+from .lanes import in_both_lanes
 
 VIEWS = [
     "SELECT * FROM items",
@@ -113,7 +113,7 @@ def one_epoch(model: History, epochs: Epochs, term: int, limits: Limits, random:
         random.shuffle(messages)
         if load_plan(store, epoch.plan).program.levels > 1:
             list(run_level(store, epoch, 1, range(store.shards), messages))
-    reports = run_epoch(store, epoch, tasks=random.choice([1, 2, 4]))
+    reports = in_both_lanes(store, epoch, random.choice([1, 2, 4]), random)
     epochs.publish(term, epoch, reports)
     model.check()
     if random.random() < 0.5:

@@ -14,6 +14,7 @@ import pytest
 from viewkeep.engine import inbox, join, loading, parcels, state, topk
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
+from viewkeep.engine.rows import epoch as rows_lane
 from viewkeep.expr import Call, Expr, Lit, Ref
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -299,6 +300,7 @@ def test_a_heavy_key_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
             yield part
 
     monkeypatch.setattr(join._Placed, "pairs", watched)
+    monkeypatch.setattr(rows_lane, "FEW", -1)
     monkeypatch.setattr(join, "ROWS_AT_ONCE", 1_000)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 1_000)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:

@@ -46,6 +46,21 @@ def pack(rows: Packed, firsts: Places, width: int | None) -> list[bytes]:
     ]
 
 
+def pack_one(rows: Sequence[bytes], width: int | None) -> bytes:
+    """One page of these rows, as `pack` makes it."""
+    data = b"".join(rows)
+    if width is None:
+        lengths = np.fromiter(map(len, rows), _U32, len(rows)).tobytes()
+        return len(rows).to_bytes(4, "little") + lengths + data
+    if len(rows) == 1:
+        return data
+    matrix = np.frombuffer(data, np.uint8).reshape(-1, width)
+    differs = (matrix[1:] != matrix[0]).any(axis=0)
+    if not differs.any():
+        differs[-1] = True
+    return rows[0] + np.packbits(differs).tobytes() + matrix[:, differs].tobytes()
+
+
 def sizes(rows: Packed, firsts: Places, width: int | None) -> Places:
     """How many bytes each of the pages has that `pack` makes."""
     counts = _counts(firsts, len(rows))

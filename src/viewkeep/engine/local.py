@@ -17,6 +17,7 @@ from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.parcels import REPORT
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
+from viewkeep.engine.rows.epoch import run_rows
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.errors import OperatorFailed
@@ -41,9 +42,12 @@ def run_epoch(
     Outgrown if more than `most` bytes lie between two levels; the epoch can then be run again, by
     this or in any other way.
     """
+    program = load_plan(store, epoch.plan).program
+    few = run_rows(store, epoch, program, announce)
+    if few is not None:
+        return few
     reports: list[Message] = []
     messages = Mailbox()
-    program = load_plan(store, epoch.plan).program
     shares = even_stretches(program, epoch)
     for stretch in chain.from_iterable(shares):
         _hold(messages, reports, run_sources(store, epoch, stretch, announce), most)

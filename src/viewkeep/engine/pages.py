@@ -155,7 +155,7 @@ class _Pages:
         """Keys and bytes of the pages with these values, in key order; None for an empty one."""
         page, width = self._places(live), order.row_codec.width
         rows = order.row_codec.encode_packed(live)
-        firsts = _cut(rows, page, width)
+        firsts = cut(rows, page, width)
         pages = page[firsts]
         bodies: list[bytes | None] = [*pack(rows, firsts, width)]
         keys = _each(self.keys, pages)
@@ -202,7 +202,7 @@ def _touched(floor: Floor, gain: pl.DataFrame, prefixes: Sequence[bytes]) -> Ite
         )
 
 
-def _cut(rows: Packed, page: NDArray[np.int64], width: int | None) -> NDArray[np.int64]:
+def cut(rows: Packed, page: NDArray[np.int64], width: int | None) -> NDArray[np.int64]:
     """The first rows of pages, when those that are too large are split; rows are by page."""
     begins = np.append(True, page[1:] != page[:-1])[: len(page)]
     firsts = np.flatnonzero(begins)

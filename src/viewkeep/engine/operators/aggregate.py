@@ -1,0 +1,316 @@
+"""Aggregate: one row per group of totals and outputs, and ordered tables of values.
+
+Law: state(new) = state(old) + gain. A group exists while it has rows; the group of an Aggregate
+without keys always. A retraction carries the row that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from viewkeep.codec.many import hash_key
+from viewkeep.codec.rowsource import MAX_KEY, Generated, bounded, compiled, longest_key
+from viewkeep.delta import KEY
+from viewkeep.engine.aggregate import run_aggregate
+from viewkeep.engine.operators.executor import Fed
+from viewkeep.engine.operators.extremes import OrderedRows
+from viewkeep.engine.parcels import GROUPS, SHARD, Frames, values_name
+from viewkeep.engine.rows.convert import columns_of, tuples_of
+from viewkeep.engine.rows.delta import Boxes, Gains, Rows, Values
+from viewkeep.engine.state import ShardState
+from viewkeep.errors import PipelineError
+from viewkeep.ops import rowtotals
+from viewkeep.ops.rowcode import RowWriter
+from viewkeep.plan.nodes import Aggregate
+from viewkeep.plan.program import Operator, Program
+from viewkeep.types import BIGINT, DOUBLE, Column
+
+
+class AggregateExecutor(Fed[Gains]):
+    """Runs an Aggregate."""
+
+    def __init__(self, program: Program, operator: Operator):
+        super().__init__(program, operator)
+        assert isinstance(operator.node, Aggregate)
+        self.node, self.kept = operator.node, operator.accumulators
+        self.table = operator.rows_table
+        self.keys = len(self.node.keys)
+        totals = self.kept.plain
+        self.first_total = self.keys + 1
+        self._merging = [rowtotals._added, *rowtotals.merging(totals)]
+        self._pairs = rowtotals.pairs_among(totals, self.first_total)
+        self.has_rows = all(map(rowtotals.has_row_form, self.kept.totals)) and all(
+            map(rowtotals.output_has_row_form, self.kept.outputs)
+        )
+        self.orders = [
+            OrderedRows(table, order, self.kept)
+            for table, order in zip(operator.tables[1:], self.kept.ordered, strict=True)
+        ]
+
+    # -- input ---------------------------------------------------------------------------------
+
+    def new_box(self) -> Gains:
+        return Gains(len(self.kept.ordered))
+
+    def size(self, box: Gains) -> int:
+        return len(box)
+
+    def settle(self, box: Gains) -> None:
+        if self._pairs:
+            for group in box.groups.values():
+                rowtotals.settled(group, self._pairs)
+
+    def combined(self, boxes: Sequence[Gains]) -> Gains:
+        if len(boxes) == 1:
+            return boxes[0]
+        parts: dict[bytes, list[list[Any]]] = {}
+        made = self.new_box()
+        for box in boxes:
+            for key, group in box.groups.items():
+                parts.setdefault(key, []).append(group)
+            for whole, values in zip(made.values, box.values, strict=True):
+                for value, times in values.items():
+                    whole[value] = whole.get(value, 0) + times
+        for key, groups in parts.items():
+            made.groups[key] = groups[0] if len(groups) == 1 else self._merged(groups)
+        return made
+
+    def _merged(self, groups: list[list[Any]]) -> list[Any]:
+        made = list(groups[0])
+        for at, merge in enumerate(self._merging, self.keys):
+            merge(groups, at, made)
+        return made
+
+    def write_input(self, writer: RowWriter, shard: str) -> None:
+        names, lines = writer.names, writer.lines
+        keys = [writer.write(key.expr).source for key in self.node.keys]
+        arguments = {expr: writer.write(expr).source for expr in self.kept.arguments}
+        names["KEY"] = self.table.key_codec.packer.call
+        lines.append(f"key = KEY({', '.join(keys)})")
+        if longest_key(self.table.key_codec.types) >= MAX_KEY:
+            names["BOUNDED"] = bounded
+            lines.append(f"if len(key) >= {MAX_KEY}: key = BOUNDED(key)")
+        if not shard:
+            names["HASH"] = hash_key
+            shard = "HASH(key) % shards"
+        lines.append(f"box = boxes[{shard}]")
+        slots = [
+            f"{source} + 0.0 if {source} is not None else None"
+            if key.expr.type == DOUBLE
+            else source
+            for key, source in zip(self.node.keys, keys, strict=True)
+        ]
+        slots += ["0", *(zero for total in self.kept.plain for zero in rowtotals.zeros(total))]
+        lines.append("group = box.groups.get(key)")
+        lines.append(f"if group is None: group = box.groups[key] = [{', '.join(slots)}]")
+        lines.append(f"group[{self.keys}] += weight")
+        at = self.first_total
+        for total in self.kept.plain:
+            lines += rowtotals.gain(total, arguments[total.arguments[0]], at)
+            at += len(total.columns)
+        for place, order in enumerate(self.kept.ordered):
+            cells = [arguments[expr] for expr in order.exprs]
+            for at_cell, expr in enumerate(order.exprs):
+                if expr.type == DOUBLE:
+                    name = f"x{place}_{at_cell}"
+                    source = cells[at_cell]
+                    lines.append(f"{name} = CANONICAL({source})")
+                    names["CANONICAL"] = canonical
+                    cells[at_cell] = name
+            tests = [
+                f"{cell} is not None"
+                for cell, needed in zip(cells, order.needed, strict=True)
+                if needed
+            ]
+            indent = ""
+            if tests:
+                lines.append(f"if {' and '.join(tests)}:")
+                indent = "    "
+            value = f"(key, ({''.join(f'{cell}, ' for cell in cells)}))"
+            lines.append(f"{indent}value = {value}")
+            lines.append(
+                f"{indent}box.values[{place}][value] = box.values[{place}].get(value, 0) + weight"
+            )
+
+    # -- the other lane ------------------------------------------------------------------------
+
+    @cached_property
+    def _gain_columns(self) -> list[Column]:
+        keys = [key.column for key in self.node.keys]
+        totals = [column for total in self.kept.plain for column in total.columns]
+        return [*keys, Column(self.kept.rows, BIGINT), *totals]
+
+    def frames_of(self, boxes: Sequence[Gains]) -> Frames:
+        box = self.combined(boxes)
+        made: Frames = {}
+        if box.groups:
+            columns = columns_of(list(box.groups.values()), self._gain_columns)
+            made[GROUPS] = pl.DataFrame([*columns, pl.Series(KEY, list(box.groups), pl.Binary)])
+        for place, (order, values) in enumerate(zip(self.kept.ordered, box.values, strict=True)):
+            if values:
+                rows = [(*value, times) for (_, value), times in values.items()]
+                keys = pl.Series(KEY, [key for key, _ in values], pl.Binary)
+                columns = columns_of(rows, order.columns)
+                made[values_name(place)] = pl.DataFrame([*columns, keys])
+        return made
+
+    def fill(self, boxes: Boxes[Gains], frames: Frames) -> None:
+        for name, frame in frames.items():
+            heads = zip(frame[SHARD].to_list(), frame[KEY].to_list(), strict=True)
+            if name == GROUPS:
+                rows = tuples_of(frame, self._gain_columns)
+                for (shard, key), row in zip(heads, rows, strict=True):
+                    boxes[shard].groups[key] = list(row)
+                continue
+            place = int(name.removeprefix("values"))
+            found = tuples_of(frame, self.kept.ordered[place].columns)
+            for (shard, key), (*value, times) in zip(heads, found, strict=True):
+                values = boxes[shard].values[place]
+                at = (key, tuple(value))
+                values[at] = values.get(at, 0) + times
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+        delta = run_aggregate(self.operator, state, frames, self.is_heard)
+        if delta is not None:
+            yield delta
+
+    def run_rows(self, state: ShardState, boxes: Sequence[Gains]) -> Rows:
+        box = self.combined(boxes)
+        keys = sorted(box.groups)
+        unpack, pack = self.table.row_codec.unpacker.call, self.table.row_codec.packer.call
+        old_rows = state.lookup(self.table, keys)
+        olds = [None if row is None else unpack(row) for row in old_rows]
+        rows_at = self._rows_at
+        alive = [
+            box.groups[key][self.keys] + (0 if old is None else old[rows_at]) > 0
+            for key, old in zip(keys, olds, strict=True)
+        ]
+        staged = [
+            order.advance(state, keys, values, olds, alive)
+            for order, values in zip(self.orders, box.values, strict=True)
+        ]
+        advance, shown, is_heard = self._advance.call, self._shown, self.is_heard
+        out: Rows = []
+        put_keys: list[bytes] = []
+        put_rows: list[bytes | None] = []
+        for place, (key, old, old_row) in enumerate(zip(keys, olds, old_rows, strict=True)):
+            found = [change.of_group(place) for change in staged]
+            new = advance(self._zero if old is None else old, box.groups[key], found)
+            count = new[rows_at]
+            if count < 0:
+                raise PipelineError(
+                    f"a group of {self.operator.id} has fewer than no rows: an input row is lost"
+                )
+            new_row = pack(*new) if count > 0 or not self.keys else None
+            if new_row == old_row:
+                continue
+            put_keys.append(key)
+            put_rows.append(new_row)
+            if not is_heard:
+                continue
+            before = None if old_row is None or old is None else tuple([old[at] for at in shown])
+            after = None if new_row is None else tuple([new[at] for at in shown])
+            if before is not None and after is not None and _same(before, after):
+                continue
+            if before is not None:
+                out.append((key, before, -1))
+            if after is not None:
+                out.append((key, after, 1))
+        for change in staged:
+            change.stage(state)
+        state.stage(self.table, put_keys, put_rows)
+        return out
+
+    @cached_property
+    def _rows_at(self) -> int:
+        return self._place[self.kept.rows]
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {column.name: place for place, column in enumerate(self.table.columns)}
+
+    @cached_property
+    def _shown(self) -> list[int]:
+        return [self._place[column.name] for column in self.node.columns]
+
+    @cached_property
+    def _zero(self) -> Values:
+        """The totals of a group that has none yet."""
+        made: list[Any] = [None] * len(self.table.columns)
+        made[self._rows_at] = 0
+        for total in self.kept.totals:
+            for column in total.columns:
+                made[self._place[column.name]] = 0.0 if column.type == DOUBLE else 0
+        return tuple(made)
+
+    @cached_property
+    def _advance(self) -> Generated:
+        """`advance(old, group, found)`: the columns of a group after its gain.
+
+        `found` has for each ordered table the gains of its distinct totals, and its outputs.
+        """
+        names: dict[str, object] = dict(rowtotals.NAMES)
+        columns = {key.name: f"group[{at}]" for at, key in enumerate(self.node.keys)}
+        lines = ["def advance(old, group, found):"]
+        rows = self.kept.rows
+        lines.append(f"    rows = old[{self._place[rows]}] + group[{self.keys}]")
+        columns[rows] = "rows"
+        at = self.first_total
+        variables = 0
+        gained: dict[str, str] = {}
+        for total in self.kept.plain:
+            for column in total.columns:
+                gained[column.name] = f"group[{at}]"
+                at += 1
+        for place, order in enumerate(self.orders):
+            at = 0
+            for total in order.distinct:
+                for column in total.columns:
+                    gained[column.name] = f"found[{place}][0][{at}]"
+                    at += 1
+            for nth, name in enumerate(order.shown):
+                columns[name] = f"found[{place}][1][{nth}]"
+        for total in self.kept.totals:
+            held = [f"old[{self._place[column.name]}]" for column in total.columns]
+            more = [gained[column.name] for column in total.columns]
+            made: list[str] = []
+            for source in rowtotals.advance(total, held, more):
+                if source.startswith("PAIR"):
+                    lines.append(f"    n{variables}, n{variables + 1} = {source}")
+                    made += [f"n{variables}", f"n{variables + 1}"]
+                else:
+                    lines.append(f"    n{variables} = {source}")
+                    made.append(f"n{variables}")
+                variables = variables + (2 if source.startswith("PAIR") else 1)
+            for column, source in zip(total.columns, made, strict=True):
+                columns.setdefault(column.name, source)
+        for output in self.kept.outputs:
+            if output.name not in columns:
+                source = rowtotals.finish(output, columns, names)
+                lines.append(f"    n{variables} = {source}")
+                columns[output.name] = f"n{variables}"
+                variables += 1
+        cells = "".join(f"{columns[column.name]}, " for column in self.table.columns)
+        lines.append(f"    return ({cells})")
+        return compiled(lines, names)
+
+
+def canonical(value: float | None) -> float | None:
+    """A DOUBLE as it is stored, so that equal values are one value of a dictionary."""
+    if value is None:
+        return None
+    return value + 0.0 if value == value else _NAN
+
+
+_NAN = float("nan")
+
+
+def _same(before: Values, after: Values) -> bool:
+    """Whether rows agree; NaN equals itself."""
+    return all(a == b or (a != a and b != b) for a, b in zip(before, after, strict=True))

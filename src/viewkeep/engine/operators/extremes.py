@@ -1,0 +1,259 @@
+"""The ordered tables of an Aggregate in the rows lane: MIN, MAX, MIN_BY, MAX_BY, DISTINCT.
+
+Law: what `engine.ordered` does to pages of values, value by value, with the same bytes. Keys that
+are cut are not in the order of their values; where one comes up, the columns lane takes over.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from viewkeep.codec.keys import GROUP_BYTES, KEPT, prefix_end
+from viewkeep.codec.packed import Packed
+from viewkeep.codec.pages import pack, pack_one, rows_of
+from viewkeep.codec.rowsource import Generated, compiled
+from viewkeep.engine.pages import FULL, MANY, cut
+from viewkeep.engine.rows.delta import ColumnsNeeded, Values
+from viewkeep.engine.state import ShardState
+from viewkeep.errors import PipelineError
+from viewkeep.ops import rowtotals
+from viewkeep.ops.aggregate import EXTREMES, Accumulators, Output
+from viewkeep.ops.ordered import Ordered
+from viewkeep.plan.program import StateTable
+from viewkeep.stores.contract import NONE
+
+
+@dataclass
+class GroupValues:
+    """What an epoch does to the values of one group."""
+
+    moved: list[tuple[Values, int]] = field(default_factory=list)  # appeared: +1, left: -1
+    dead: set[bytes] = field(default_factory=set)  # the keys of those that left
+    edges: dict[bytes, Values] = field(default_factory=dict)  # outermost ones of changed pages
+
+
+class OrderedRows:
+    """One ordered table: applies the gains of values."""
+
+    def __init__(self, table: StateTable, order: Ordered, kept: Accumulators):
+        self.table, self.order, self.kept = table, order, kept
+        self.distinct = kept.distinct(order)
+        self.outputs = kept.depending(EXTREMES, order)
+        self.shown = [name for output in self.outputs for name in _columns(output)]
+        self._place = {column.name: place for place, column in enumerate(kept.columns)}
+
+    @cached_property
+    def _pairs(self) -> list[int]:
+        return rowtotals.pairs_among(self.distinct, 0)
+
+    @cached_property
+    def _count(self) -> Generated:
+        """`count(group, value, weight)`: adds a value that appeared or left to distinct totals."""
+        lines = ["def count(group, value, weight):", "    value = value[0]"]
+        at = 0
+        for total in self.distinct:
+            lines += [f"    {line}" for line in rowtotals.gain(total, "value", at)]
+            at += len(total.columns)
+        return compiled(lines, dict(rowtotals.NAMES))
+
+    @cached_property
+    def _blank(self) -> Generated:
+        """`blank()`: the slots of the distinct totals before any value."""
+        zeros = ", ".join(zero for total in self.distinct for zero in rowtotals.zeros(total))
+        return compiled(["def blank():", f"    return [{zeros}]"], {})
+
+    def advance(
+        self,
+        state: ShardState,
+        keys: Sequence[bytes],
+        gains: dict[tuple[bytes, Values], int],
+        olds: Sequence[Values | None],
+        alive: Sequence[bool],
+    ) -> OrderedChange:
+        """The table after the gains of these groups, which were `olds` and may be `alive` after."""
+        change = OrderedChange(self, state, keys, olds, alive)
+        suffix = self.order.key_codec.packer.call
+        by_key: list[tuple[bytes, bytes, Values, int]] = []
+        for (key, value), times in gains.items():
+            if times:
+                end = suffix(*value)
+                if len(key) >= GROUP_BYTES or len(key) + len(end) > KEPT:
+                    raise ColumnsNeeded
+                by_key.append((key + end, key, value, times))
+        by_key.sort(key=lambda gain: gain[0])
+        lows: list[tuple[bytes, int]] = []
+        for _, key, *_ in by_key:
+            if lows and lows[-1][0] == key:
+                lows[-1] = (key, lows[-1][1] + 1)
+            else:
+                lows.append((key, 1))
+        if by_key:
+            floor = state.floor(self.table, [gain[0] for gain in by_key], lows)
+            first = 0
+            for place, count in floor.runs:
+                some = by_key[first : first + count]
+                first += count
+                if place == NONE:
+                    change.page(some[0][1], None, some)
+                else:
+                    change.page(floor.keys[place], floor.rows[place], some)
+        return change
+
+
+class OrderedChange:
+    """What an epoch does to one ordered table."""
+
+    def __init__(
+        self,
+        ordered: OrderedRows,
+        state: ShardState,
+        keys: Sequence[bytes],
+        olds: Sequence[Values | None],
+        alive: Sequence[bool],
+    ):
+        self._ordered, self._state = ordered, state
+        self._keys, self._olds, self._alive = keys, olds, alive
+        self._groups: dict[bytes, GroupValues] = {}
+        self._page_keys: list[bytes] = []
+        self._page_rows: list[bytes | None] = []
+        codec = ordered.order.row_codec
+        self._unpack, self._pack = codec.unpacker.call, codec.packer.call
+        self._width = codec.width
+        self._suffix = ordered.order.key_codec.packer.call
+
+    def page(
+        self, key: bytes, page: bytes | None, gains: Sequence[tuple[bytes, bytes, Values, int]]
+    ) -> None:
+        """Apply the gains of the values of one page, which lies under `key`."""
+        group = gains[0][1]
+        values = self._groups.setdefault(group, GroupValues())
+        rows = [] if page is None else rows_of(page, self._width)
+
+        def key_of(row: bytes) -> bytes:
+            return self._key(group, row)
+
+        for full, _, value, gain in gains:
+            at = bisect_left(rows, full, key=key_of)
+            held = at < len(rows) and key_of(rows[at]) == full
+            times = gain + (self._unpack(rows[at])[-1] if held else 0)
+            if times < 0 or (not held and not times):
+                raise PipelineError(
+                    f"one of the {self._ordered.table.purpose} is removed more often than it was "
+                    "added"
+                )
+            if not held:
+                rows.insert(at, self._pack(*value, times))
+                values.moved.append((value, 1))
+            elif times:
+                rows[at] = self._pack(*value, times)
+            else:
+                del rows[at]
+                values.moved.append((value, -1))
+                values.dead.add(full)
+        for row in {rows[0], rows[-1]} if rows else ():
+            values.edges[key_of(row)] = self._unpack(row)[:-1]
+        self._write(key, group, rows)
+
+    def _key(self, group: bytes, row: bytes) -> bytes:
+        """The key of a value in a page."""
+        full: bytes = group + self._suffix(*self._unpack(row)[:-1])
+        if len(full) > KEPT:
+            raise ColumnsNeeded
+        return full
+
+    def _write(self, key: bytes, group: bytes, rows: list[bytes]) -> None:
+        if not rows:
+            self._page_keys.append(key)
+            self._page_rows.append(None)
+            return
+        whole = pack_one(rows, self._width)
+        if len(whole) <= FULL and len(rows) <= MANY:
+            self._page_keys.append(key)
+            self._page_rows.append(whole)
+            return
+        packed = Packed.from_list(rows)
+        firsts = cut(packed, np.zeros(len(rows), np.int64), self._width)
+        for first, body in zip(firsts.tolist(), pack(packed, firsts, self._width), strict=True):
+            self._page_keys.append(self._key(group, rows[first]) if first else key)
+            self._page_rows.append(body)
+
+    def stage(self, state: ShardState) -> None:
+        """Stage the pages."""
+        state.stage(self._ordered.table, self._page_keys, self._page_rows)
+
+    def of_group(self, place: int) -> tuple[list[Any], list[Any]]:
+        """For the group at this place the gains of its distinct totals, and its outputs."""
+        ordered = self._ordered
+        values = self._groups.get(self._keys[place])
+        counted = ordered._blank.call() if ordered.distinct else []
+        if values is not None and ordered.distinct:
+            for value, weight in values.moved:
+                ordered._count.call(counted, value, weight)
+        if ordered._pairs:
+            rowtotals.settled(counted, ordered._pairs)
+        shown: list[Any] = []
+        for output in ordered.outputs:
+            shown += self._extreme(output, place, values)
+        return counted, shown
+
+    def _extreme(self, output: Output, place: int, values: GroupValues | None) -> Sequence[Any]:
+        """The columns of a MIN or MAX of one group after the epoch."""
+        ordered, old, key = self._ordered, self._olds[place], self._keys[place]
+        names = _columns(output)
+        held = None if old is None else tuple(old[ordered._place[n] + self._shift] for n in names)
+        if values is None:
+            return held or [None] * len(names)
+        candidates = dict(values.edges)
+        largest = output.function.startswith("max")
+        if held is not None and held[0] is not None:
+            full = key + self._suffix(*held)
+            if len(full) > KEPT:
+                raise ColumnsNeeded
+            if full not in values.dead:
+                candidates[full] = held
+            elif self._alive[place]:
+                found = next(self._left(key, values.dead, largest), None)
+                if found is not None:
+                    candidates[found[0]] = found[1]
+        if not candidates:
+            return [None] * len(names)
+        return candidates[max(candidates) if largest else min(candidates)]
+
+    @cached_property
+    def _shift(self) -> int:
+        """Where the columns after the keys begin in a group's row."""
+        return len(self._ordered.table.key_names[: self._ordered.table.group])
+
+    def _left(
+        self, group: bytes, dead: set[bytes], reverse: bool
+    ) -> Iterator[tuple[bytes, Values]]:
+        """The values of a group as they were without those that left, in order or backwards."""
+        low, high, limit = group, prefix_end(group), 1
+        while True:
+            chunk = self._state.scan(
+                self._ordered.table, start=low, stop=high, limit=limit, reverse=reverse
+            )
+            for page in chunk.rows:
+                rows = rows_of(page, self._width)
+                for row in reversed(rows) if reverse else rows:
+                    full = self._key(group, row)
+                    if full not in dead:
+                        yield full, self._unpack(row)[:-1]
+            if not chunk.more:
+                return
+            if reverse:
+                high = chunk.keys[-1]
+            else:
+                low = chunk.keys[-1] + b"\0"
+            limit = min(limit * 4, 256)
+
+
+def _columns(output: Output) -> list[str]:
+    """The columns of a group's row that hold a MIN or MAX, in the order of its values."""
+    return [*(column.name for column in output.hidden), output.name]

@@ -1,0 +1,95 @@
+"""Joins: the rows of one arrangement with their partners in another.
+
+Law, with L and R the sides at the epoch before and d their changes:
+
+    d(L join R) = dL join R + L join dR + dL join dR
+    d(L semi R) = dL where R has a partner after + L where that changed
+    d(L anti R) = dL where R has none after      + L where that changed
+    d(L left R) = d(L join R) + d(L anti R) with NULLs
+
+A row of the result has the key of its left row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from viewkeep.engine.operators.executor import Reader
+from viewkeep.engine.operators.side import MOST_ROWS, Side
+from viewkeep.engine.parcels import Frames
+from viewkeep.engine.readers import run_reader
+from viewkeep.engine.rows.delta import Rows, TooMany
+from viewkeep.engine.state import ShardState
+from viewkeep.plan.nodes import Join
+from viewkeep.plan.program import Operator, Program
+from viewkeep.types import Column
+
+
+class JoinExecutor(Reader):
+    """Runs a join of any kind."""
+
+    def __init__(self, program: Program, operator: Operator):
+        super().__init__(program, operator)
+        assert isinstance(operator.node, Join)
+        self.node = operator.node
+        self.sides = [Side(port) for port in operator.ports]
+        self.has_rows = all(side.has_rows for side in self.sides)
+
+    @property
+    def shape(self) -> tuple[Column, ...]:
+        left, right = (port.columns for port in self.operator.ports)
+        return left + right if self.node.shows_right else left
+
+    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+        return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
+
+    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]]) -> Rows:
+        left, right = self.combined(boxes)
+        ours, theirs = self.sides[0].grouped(left), self.sides[1].grouped(right)
+        out: Rows = []
+        if self.node.shows_right:
+            self._inner(state, ours, theirs, out)
+        if self.node.kind != "inner":
+            self._existence(state, ours, theirs, out)
+        return out
+
+    def _inner(
+        self, state: ShardState, ours: dict[bytes, Rows], theirs: dict[bytes, Rows], out: Rows
+    ) -> None:
+        partners = self.sides[1].partners(state, list(ours))
+        _check(sum(len(ours[group]) * len(found) for group, found in partners.items()))
+        for group, rows in ours.items():
+            for _, other in partners.get(group, ()):
+                out += [(key, mine + other, weight) for key, mine, weight in rows]
+        partners = self.sides[0].partners(state, list(theirs))
+        _check(sum(len(theirs[group]) * len(found) for group, found in partners.items()))
+        for group, rows in theirs.items():
+            for key, mine in partners.get(group, ()):
+                out += [(key, mine + other, weight) for _, other, weight in rows]
+        both = ours.keys() & theirs.keys()
+        _check(sum(len(ours[group]) * len(theirs[group]) for group in both))
+        for group in both:
+            for _, other, times in theirs[group]:
+                out += [(key, mine + other, weight * times) for key, mine, weight in ours[group]]
+
+    def _existence(
+        self, state: ShardState, ours: dict[bytes, Rows], theirs: dict[bytes, Rows], out: Rows
+    ) -> None:
+        """The changes of left rows that have (semi), or have not (left, anti), a partner."""
+        wanted = self.node.kind == "semi"
+        nulls = (None,) * (len(self.shape) - len(self.sides[0].port.columns))
+        before, after = self.sides[1].present(state, [*ours.keys() | theirs.keys()], theirs)
+        for group, rows in ours.items():
+            if (group in after) == wanted:
+                out += [(key, values + nulls, weight) for key, values, weight in rows]
+        changed = [group for group in theirs if (group in before) != (group in after)]
+        for group, held in self.sides[0].partners(state, changed).items():
+            weight = 1 if (group in after) == wanted else -1
+            out += [(key, values + nulls, weight) for key, values in held]
+
+
+def _check(pairs: int) -> None:
+    if pairs > MOST_ROWS:
+        raise TooMany

@@ -1,0 +1,80 @@
+"""TOP-K: the first rows of each group of an arrangement.
+
+Law: of a changed group as many rows are read as the result shows or skips, plus one for each that
+goes; so the cost does not grow with the group. The rows of a group lie in the order asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from viewkeep.codec.keys import KEPT
+from viewkeep.engine.operators.executor import Reader
+from viewkeep.engine.operators.side import Side
+from viewkeep.engine.parcels import Frames
+from viewkeep.engine.readers import run_reader
+from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
+from viewkeep.engine.state import ShardState
+from viewkeep.plan.nodes import TopK
+from viewkeep.plan.program import Operator, Program
+from viewkeep.types import Column
+
+
+class TopKExecutor(Reader):
+    """Runs a TOP-K."""
+
+    def __init__(self, program: Program, operator: Operator):
+        super().__init__(program, operator)
+        assert isinstance(operator.node, TopK)
+        self.node = operator.node
+        self.side = Side(operator.ports[0])
+        self.has_rows = self.side.has_rows
+
+    @property
+    def shape(self) -> tuple[Column, ...]:
+        return self.operator.ports[0].columns
+
+    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+        return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
+
+    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]]) -> Rows:
+        (changes,) = self.combined(boxes)
+        groups = self.side.grouped(changes)
+        limits = None
+        if self.node.limit is not None:
+            most = self.node.offset + self.node.limit
+            limits = [most + sum(w < 0 for *_, w in rows) for rows in groups.values()]
+        if self.side.table.unique_groups:
+            limits = None
+        held = self.side.partners(state, list(groups), limits)
+        out: Rows = []
+        for group, rows in groups.items():
+            old = dict(held.get(group, ()))
+            new = dict(old)
+            for key, _, weight in rows:
+                if weight < 0:
+                    new.pop(key, None)
+            new.update((key, values) for key, values, weight in rows if weight > 0)
+            if any(len(key) > KEPT for key in (*old, *new)):
+                raise ColumnsNeeded
+            before, after = self._first(old), self._first(new)
+            for key in before.keys() | after.keys():
+                gone, come = before.get(key), after.get(key)
+                if gone is not None and come is not None and _same(gone, come):
+                    continue
+                if gone is not None:
+                    out.append((key, gone, -1))
+                if come is not None:
+                    out.append((key, come, 1))
+        return out
+
+    def _first(self, rows: dict[bytes, Values]) -> dict[bytes, Values]:
+        """The rows that the result shows of a group; keys are in the order asked for."""
+        stop = None if self.node.limit is None else self.node.offset + self.node.limit
+        return {key: rows[key] for key in sorted(rows)[self.node.offset : stop]}
+
+
+def _same(one: Values, other: Values) -> bool:
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,233 @@
+"""One epoch in the rows lane: all levels and shards in this process, one operator after the other.
+
+Law: it writes the bytes that the columns lane writes. Sums of DOUBLEs are rounded with each part,
+so the parts are those of the columns lane: what a stretch of a log sends, and what a shard sends at
+one level. Nothing is written before the last operator has run, so it can give up at any place.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import defaultdict
+from typing import Any
+
+from viewkeep.codec.many import hash_key
+from viewkeep.engine.blame import Announce, Blame
+from viewkeep.engine.epochs import OpenEpoch
+from viewkeep.engine.operators import Executor, Fed
+from viewkeep.engine.report import Report
+from viewkeep.engine.rows.convert import rows_of
+from viewkeep.engine.rows.delta import Boxes, ColumnsNeeded, Rows, TooMany
+from viewkeep.engine.rows.lane import Lane
+from viewkeep.engine.state import ShardState
+from viewkeep.engine.stretches import Stretch, even_stretches
+from viewkeep.errors import StoreError
+from viewkeep.plan.program import Program, producer_id
+from viewkeep.stores.contract import LogBatch, Store
+
+FEW = 1_000
+"""Rows up to which the rows lane is faster, of an epoch and of an operator's input."""
+
+
+def run_rows(
+    store: Store, epoch: OpenEpoch, program: Program, announce: Announce | None = None
+) -> list[Report] | None:
+    """Run an open epoch; None if it does not belong here, and nothing was written."""
+    if epoch.operations > FEW or epoch.loading:
+        return None
+    try:
+        return _Run(store, epoch, _lane(program), announce).run()
+    except TooMany:
+        return None
+
+
+class _Run:
+    def __init__(self, store: Store, epoch: OpenEpoch, lane: Lane, announce: Announce | None):
+        self.store, self.epoch, self.lane = store, epoch, lane
+        self.program, self.shards = lane.program, store.shards
+        self.blame = Blame(lane.program, announce)
+        self.states: dict[int, ShardState] = {}
+        # What has come for each operator: level -> shard -> operator -> boxes.
+        self.inputs: dict[int, dict[int, dict[str, list[Any]]]] = defaultdict(
+            lambda: defaultdict(lambda: defaultdict(list))
+        )
+        self.rows_in: dict[int, int] = defaultdict(int)
+        self.seconds: list[float] = []
+
+    def run(self) -> list[Report]:
+        began = time.perf_counter()
+        for share in even_stretches(self.program, self.epoch):
+            for stretch in share:
+                self._read(stretch)
+        self._wake()
+        for level in range(self.program.levels):
+            for shard in sorted(self.inputs.get(level, ())):
+                self._run_shard(level, shard)
+            self.seconds.append(time.perf_counter() - began)
+            began = time.perf_counter()
+        written = sum(self.states[shard].commit() for shard in sorted(self.states))
+        self.seconds[-1] += time.perf_counter() - began
+        last = self.program.levels - 1
+        return [
+            Report(
+                level,
+                rows_in=self.rows_in[level],
+                rows_written=written if level == last else 0,
+                seconds=seconds,
+            )
+            for level, seconds in enumerate(self.seconds)
+        ]
+
+    def _read(self, stretch: Stretch) -> None:
+        """Level 0 of a stretch of a log."""
+        if stretch.start == stretch.stop:
+            return
+        sources = {source.number: source for source in self.program.sources}
+        deltas: dict[int, Rows] = {}
+        for batch in self.store.read_log(*stretch, frozenset(sources)):
+            source = sources[batch.table]
+            with self.blame(producer_id(source)):
+                unpack = self.lane.decoder(source)
+                deltas.setdefault(batch.table, []).extend(_changes(batch, unpack))
+        sent = _Sent(self)
+        for number, rows in deltas.items():
+            self.rows_in[0] += len(rows)
+            sent.feed(f"table:{number}", rows, -1)
+        sent.flush()
+
+    def _wake(self) -> None:
+        """An Aggregate without keys has a row without any input: see that it is there."""
+        for name in self.program.unasked:
+            executor = self.lane.executor(name)
+            shard = hash_key(b"") % self.shards
+            table = executor.operator.rows_table
+            if self.state(shard).lookup(table, [b""]) == [None]:
+                self.inputs[executor.operator.level][shard][name].append(executor.new_box())
+
+    def _run_shard(self, level: int, shard: int) -> None:
+        """The operators of a level that have input on a shard, producers first."""
+        inputs, position = self.inputs[level][shard], self.lane.position
+        sent = _Sent(self)
+        waiting = [position[name] for name in inputs]
+        heapq.heapify(waiting)
+        operators = self.program.operators
+        while inputs:
+            name = operators[heapq.heappop(waiting)].id
+            boxes = inputs.pop(name, None)
+            if boxes is None:
+                continue
+            executor = self.lane.executor(name)
+            with self.blame(name):
+                rows = self._run_operator(executor, self.state(shard), boxes)
+            if not rows:
+                continue
+            for reader, place in self.program.readers(name):
+                with self.blame(reader.id):
+                    port = self.lane.port(reader.id, place)
+                    some = rows if port is None else port(rows)
+                if some:
+                    box = self.lane.executor(reader.id).new_box()
+                    box[place].extend(some)
+                    self.inputs[reader.level][shard][reader.id].append(box)
+                    if reader.level == level:
+                        heapq.heappush(waiting, position[reader.id])
+            sent.feed(name, rows, shard)
+            for woken in sent.stayed:
+                heapq.heappush(waiting, position[woken])
+            sent.stayed.clear()
+        sent.flush()
+
+    def _run_operator(self, executor: Executor[Any], state: ShardState, boxes: list[Any]) -> Rows:
+        count = sum(map(executor.size, boxes))
+        self.rows_in[executor.operator.level] += count
+        if executor.has_rows and count <= FEW:
+            try:
+                return executor.run_rows(state, boxes) if count else _woken(executor, state)
+            except ColumnsNeeded:
+                pass
+        rows: Rows = []
+        for delta in executor.run_columns(state, executor.frames_of(boxes) if count else {}):
+            rows += rows_of(delta, executor.shape)
+        return rows
+
+    def state(self, shard: int) -> ShardState:
+        """The state of a shard, whose writes wait for the end of the epoch."""
+        if shard not in self.states:
+            self.states[shard] = ShardState(self.store, shard, self.epoch.epoch, self.epoch.horizon)
+        return self.states[shard]
+
+
+def _woken(executor: Executor[Any], state: ShardState) -> Rows:
+    """The first row of an Aggregate without keys."""
+    found = executor.run_columns(state, {})
+    return [row for delta in found for row in rows_of(delta, executor.shape)]
+
+
+class _Sent:
+    """What one sender (a stretch of a log, or a shard at a level) has for other operators."""
+
+    def __init__(self, run: _Run):
+        self._run = run
+        self._boxes: dict[str, Boxes[list[Any]]] = {}
+        self.stayed: list[str] = []  # operators of this shard and level that got rows
+
+    def feed(self, producer: str, rows: Rows, here: int) -> None:
+        """Feed the consumers of a producer with its changes."""
+        run = self._run
+        for feed in run.lane.feeds(producer):
+            operator, fed = feed.operator, feed.fed
+            with run.blame(operator.id):
+                boxes: Boxes[Any] = Boxes(fed.new_box)
+                feed.run(rows, boxes, run.shards, here)
+                for box in boxes.values():
+                    fed.settle(box)
+            if feed.stays:
+                if boxes:
+                    run.inputs[operator.level][here][operator.id].append(boxes[here])
+                    self.stayed.append(operator.id)
+                continue
+            if boxes:
+                held = self._boxes.setdefault(operator.id, Boxes(list))
+                for shard, box in boxes.items():
+                    held[shard].append(box)
+
+    def flush(self) -> None:
+        """Send what was taken, combined."""
+        run = self._run
+        for name, held in self._boxes.items():
+            executor = run.lane.executor(name)
+            assert isinstance(executor, Fed)
+            inputs = run.inputs[executor.operator.level]
+            for shard, boxes in held.items():
+                inputs[shard][name].append(executor.combined(boxes))
+
+
+def _changes(batch: LogBatch, unpack: Any) -> Rows:
+    """The operations of a batch as rows that come and rows that go."""
+    if batch.before is None:
+        raise StoreError("this store's log has no before-images, which views need so far")
+    keys = batch.keys.all_bytes()
+    made: Rows = []
+    for rows, weight in ((batch.rows, 1), (batch.before, -1)):
+        made += [
+            (key, unpack(row), weight)
+            for key, row in zip(keys, rows, strict=True)
+            if row is not None
+        ]
+    return made
+
+
+_lanes: list[Lane] = []
+_KEPT_LANES = 4
+
+
+def _lane(program: Program) -> Lane:
+    """The lane of a program, kept for the last few."""
+    for lane in _lanes:
+        if lane.program is program:
+            return lane
+    made = Lane(program)
+    _lanes.insert(0, made)
+    del _lanes[_KEPT_LANES:]
+    return made
