@@ -62,8 +62,9 @@ def _difference(store: Store, epoch: OpenEpoch, rows: Written, columns: Written)
         one, other = rows.get(place, b"nothing"), columns.get(place, b"nothing")
         if one != other:
             operator, table = tables[place[1]]
+            is_page = table.purpose.startswith("values of ")
             shown = [
-                row if row in (None, b"nothing") else table.row_codec.decode_one(row)
+                row if is_page or row in (None, b"nothing") else table.row_codec.decode_one(row)
                 for row in (one, other)
             ]
             kind = f"{type(operator.node).__name__} {table.purpose}"

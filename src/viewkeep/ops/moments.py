@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, nan, sqrt
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -22,10 +23,10 @@ from viewkeep.ops.totals import Linear, Total, plus
 from viewkeep.types import BIGINT, DOUBLE, Column
 
 Doubles: TypeAlias = NDArray[np.float64]
-_Number = TypeVar("_Number", pl.Expr, Doubles)
+_Number = TypeVar("_Number", pl.Expr, Doubles, float)
 
 MOMENTS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr")
-_HUGE = 2.0**400  # products of larger numbers, summed and squared, could leave the range
+HUGE = 2.0**400  # products of larger numbers, summed and squared, could leave the range
 _SPLITTER = 2.0**27 + 1  # halves the digits of a double
 _NOISE = 2.0**-90  # of the terms that it is a difference of, a smaller one is their rounding
 
@@ -67,8 +68,8 @@ class Product(Linear):
 
     def gained(self, *places: str) -> list[pl.Expr]:
         left, right, weight = pl.col(places[0]), pl.col(places[-1]), pl.col(WEIGHT)
-        moderate = (left.abs() < _HUGE) & (right.abs() < _HUGE)  # NaN is larger than any number
-        product, rest = _exact(left, right)
+        moderate = (left.abs() < HUGE) & (right.abs() < HUGE)  # NaN is larger than any number
+        product, rest = exact_product(left, right)
         return [
             weight.filter(moderate).sum().alias(self.count),
             (product * weight).filter(moderate).alias(self.high),
@@ -114,6 +115,49 @@ def moment(state: pl.DataFrame, function: str, totals: Sequence[Linear]) -> pl.S
     return pl.Series(made).set(pl.Series(missing), None).cast(pl.Float64)
 
 
+def moment_of_one(
+    function: str,
+    same: Sequence[bool],
+    x: Sequence[float],
+    y: Sequence[float],
+    *products: Sequence[float],
+) -> float | None:
+    """`moment` of one group: the columns of the totals, `same` for products of one argument."""
+    count = float(x[0])
+    if count < (2 if function == "corr" or function.endswith("_samp") else 1):
+        return None
+    spreads = [
+        _spread_of_one(one, other, product, alike)
+        for one, other, product, alike in zip((x, x, y), (y, x, y), products, same, strict=False)
+    ]
+    if function == "corr":
+        width = _root(spreads[1]) * _root(spreads[2])
+        return None if width == 0 else spreads[0] / width
+    made = spreads[0] / (count * (count - 1 if function.endswith("_samp") else count))
+    return _root(made) if function.startswith("stddev") else made
+
+
+def _spread_of_one(
+    x: Sequence[float], y: Sequence[float], product: Sequence[float], same: bool
+) -> float:
+    """`_spread` of one group."""
+    if any(count > 0 for count in (*x[3:], *y[3:])):
+        return nan
+    if product[0] < x[0]:
+        return inf
+    high, low = _times(product[1], product[2], float(x[0]), 0.0)
+    minus_high, minus_low = _times(x[1], x[2], y[1], y[2])
+    whole, rest = _plus(high, -minus_high)
+    made = whole + (rest + (low - minus_low))
+    if abs(made) <= _NOISE * (abs(high) + abs(minus_high)):
+        return 0.0
+    return 0.0 if same and made < 0.0 else made
+
+
+def _root(value: float) -> float:
+    return sqrt(value) if value >= 0 else nan
+
+
 def _spread(state: pl.DataFrame, x: Total, y: Total, product: Product) -> Doubles:
     """n * sum(xy) - sum(x) * sum(y); NaN or infinite where a value was."""
     count = state[x.count].to_numpy().astype(np.float64)
@@ -137,7 +181,7 @@ def _pair(state: pl.DataFrame, high: str, low: str) -> tuple[Doubles, Doubles]:
     return state[high].to_numpy().astype(np.float64), state[low].to_numpy().astype(np.float64)
 
 
-def _exact(left: _Number, right: _Number) -> tuple[_Number, _Number]:
+def exact_product(left: _Number, right: _Number) -> tuple[_Number, _Number]:
     """Dekker's product: the rounded product of two doubles, and what rounding took away."""
     product = left * right
     left_high = left * _SPLITTER - (left * _SPLITTER - left)
@@ -149,14 +193,14 @@ def _exact(left: _Number, right: _Number) -> tuple[_Number, _Number]:
 
 
 def _times(
-    a_high: Doubles, a_low: Doubles, b_high: Doubles, b_low: Doubles
-) -> tuple[Doubles, Doubles]:
+    a_high: _Number, a_low: _Number, b_high: _Number, b_low: _Number
+) -> tuple[_Number, _Number]:
     """The product of two pairs as a pair."""
-    product, rest = _exact(a_high, b_high)
+    product, rest = exact_product(a_high, b_high)
     return _plus(product, rest + (a_high * b_low + a_low * b_high))
 
 
-def _plus(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+def _plus(a: _Number, b: _Number) -> tuple[_Number, _Number]:
     """Knuth's sum: the rounded sum of two doubles, and what rounding took away."""
     total = a + b
     part = total - a

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
+from functools import partial
 
 from viewkeep.ops.aggregate import EXTREMES, Output, decimal_mean
 from viewkeep.ops.functions.rowform import wrapped
+from viewkeep.ops.moments import HUGE, MOMENTS, Product, exact_product, moment_of_one
 from viewkeep.ops.pairs import pair
 from viewkeep.ops.parity import Parity
 from viewkeep.ops.totals import Linear, Total
@@ -24,7 +26,7 @@ _WIDE = Context(prec=76)
 
 def has_row_form(total: Linear) -> bool:
     """Whether a total can be kept one row at a time."""
-    return isinstance(total, Total | Parity)
+    return isinstance(total, Total | Parity | Product)
 
 
 def output_has_row_form(output: Output) -> bool:
@@ -37,14 +39,28 @@ def output_has_row_form(output: Output) -> bool:
 def zeros(total: Linear) -> list[str]:
     """The source of its slots before any row."""
     made = ["0"] * len(total.columns)
-    if isinstance(total, Total) and total.is_double:
-        made[1:3] = ["[]", "0.0"]
+    if _is_pair(total):
+        made[1:3] = ["[]", "[]"]
     return made
 
 
-def gain(total: Linear, value: str, at: int) -> list[str]:
-    """Lines that add a row (`weight`) with this argument to `group`, whose slots start at `at`."""
+def gain(total: Linear, values: Sequence[str], at: int, names: dict[str, object]) -> list[str]:
+    """Lines that add a row (`weight`) with these arguments to `group`, whose slots start at `at`.
+
+    What they call is added to `names`.
+    """
+    value, other = values[0], values[-1]
     lines = [f"if {value} is not None:"]
+    if isinstance(total, Product):
+        names["EXACT"] = exact_product
+        return [
+            f"if {value} is not None and {other} is not None "
+            f"and -{HUGE} < {value} < {HUGE} and -{HUGE} < {other} < {HUGE}:",
+            f"    group[{at}] += weight",
+            f"    product, rest = EXACT({value}, {other})",
+            f"    group[{at + 1}].append(product * weight)",
+            f"    group[{at + 2}].append(rest * weight)",
+        ]
     if isinstance(total, Parity):
         return [*lines, f"    if weight % 2: group[{at}] ^= {value}"]
     assert isinstance(total, Total)
@@ -71,8 +87,8 @@ def merging(totals: Sequence[Linear]) -> list[Callable[[list[Group], int, Group]
     for total in totals:
         if isinstance(total, Parity):
             made.append(_xored)
-        elif isinstance(total, Total) and total.is_double:
-            made += [_added, _paired, _nothing, *[_added] * 3]
+        elif _is_pair(total):
+            made += [_added, _paired, _nothing, *[_added] * (len(total.columns) - 3)]
         else:
             made += [_added] * len(total.columns)
     return made
@@ -81,14 +97,14 @@ def merging(totals: Sequence[Linear]) -> list[Callable[[list[Group], int, Group]
 def settled(group: Group, pairs: Sequence[int]) -> None:
     """Make the terms of the DOUBLE sums at these slots pairs."""
     for at in pairs:
-        group[at], group[at + 1] = pair(group[at])  # type: ignore[arg-type]
+        group[at], group[at + 1] = pair([*group[at], *group[at + 1]])  # type: ignore[misc]
 
 
 def pairs_among(totals: Sequence[Linear], at: int) -> list[int]:
     """The slots of DOUBLE sums, if the totals start at this slot."""
     found = []
     for total in totals:
-        if isinstance(total, Total) and total.is_double:
+        if _is_pair(total):
             found.append(at + 1)
         at += len(total.columns)
     return found
@@ -98,13 +114,12 @@ def advance(total: Linear, old: Sequence[str], gained: Sequence[str]) -> list[st
     """The source of its columns after a gain; a pair's is one source for both."""
     if isinstance(total, Parity):
         return [f"{old[0]} ^ {gained[0]}"]
-    assert isinstance(total, Total)
     sums = [f"{a} + {b}" for a, b in zip(old, gained, strict=True)]
-    if total.is_double:
+    if _is_pair(total):
         terms = ", ".join((old[1], gained[1], old[2], gained[2]))
         count = sums[0]
         sums[1:3] = [f"PAIR(({terms})) if {count} else (0.0, 0.0)"]
-    elif total.summed and total.sum_type == BIGINT:
+    elif isinstance(total, Total) and total.summed and total.sum_type == BIGINT:
         sums[1:] = [wrapped(source, BIGINT) for source in sums[1:]]
     return sums
 
@@ -124,16 +139,24 @@ NAMES: dict[str, object] = {"PAIR": pair, "INFINITY": math.inf, "NAN": math.nan}
 
 
 def _finished(output: Output, columns: Mapping[str, str], names: dict[str, object]) -> str | None:
-    total, other = output.totals[0], output.totals[-1]
-    if not isinstance(total, Total) or not isinstance(other, Total | Parity):
+    if not output.totals:
         return None
+    total, other = output.totals[0], output.totals[-1]
+    assert isinstance(total, Total)
 
     def of(name: str) -> str:
         return columns.get(name, "?")
 
     count = of(total.count)
+    if output.function in MOMENTS:
+        same = tuple(p.left == p.right for p in output.totals if isinstance(p, Product))
+        name = f"{output.function.upper()}_{''.join('s' if one else 'p' for one in same)}"
+        names[name] = partial(moment_of_one, output.function, same)
+        held = (tuple(of(column.name) for column in part.columns) for part in output.totals)
+        return f"{name}({', '.join('(' + ', '.join(cells) + ')' for cells in held)})"
     if isinstance(other, Parity):
         return f"{of(other.bits)} if {count} > 0 else None"
+    assert isinstance(other, Total)
     if output.function == "bool_and":
         return f"{of(other.count)} == {count} if {count} > 0 else None"
     if output.function == "bool_or":
@@ -164,6 +187,11 @@ def _finished(output: Output, columns: Mapping[str, str], names: dict[str, objec
     if total.is_split:
         value = wrapped(value, BIGINT)
     return f"{value} if {count} > 0 else None"
+
+
+def _is_pair(total: Linear) -> bool:
+    """Whether its second and third column are a sum of DOUBLEs."""
+    return isinstance(total, Product) or (isinstance(total, Total) and total.is_double)
 
 
 def _mean(scale: int, output: Output) -> Callable[[int, int, bool], int | None]:

@@ -24,7 +24,7 @@ from viewkeep.engine.rows.delta import Boxes, Gains, Rows, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops import rowtotals
-from viewkeep.ops.rowcode import RowWriter
+from viewkeep.ops.rowcode import NoRowForm, RowWriter
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator, Program
 from viewkeep.types import BIGINT, DOUBLE, Column
@@ -43,6 +43,7 @@ class AggregateExecutor(Fed[Gains]):
         self.first_total = self.keys + 1
         self._merging = [rowtotals._added, *rowtotals.merging(totals)]
         self._pairs = rowtotals.pairs_among(totals, self.first_total)
+        self.settles = bool(self._pairs)
         self.has_rows = all(map(rowtotals.has_row_form, self.kept.totals)) and all(
             map(rowtotals.output_has_row_form, self.kept.outputs)
         )
@@ -60,9 +61,8 @@ class AggregateExecutor(Fed[Gains]):
         return len(box)
 
     def settle(self, box: Gains) -> None:
-        if self._pairs:
-            for group in box.groups.values():
-                rowtotals.settled(group, self._pairs)
+        for group in box.groups.values():
+            rowtotals.settled(group, self._pairs)
 
     def combined(self, boxes: Sequence[Gains]) -> Gains:
         if len(boxes) == 1:
@@ -86,6 +86,8 @@ class AggregateExecutor(Fed[Gains]):
         return made
 
     def write_input(self, writer: RowWriter, shard: str) -> None:
+        if not self.has_rows:
+            raise NoRowForm(", ".join(call.function for call in self.node.aggregates))
         names, lines = writer.names, writer.lines
         keys = [writer.write(key.expr).source for key in self.node.keys]
         arguments = {expr: writer.write(expr).source for expr in self.kept.arguments}
@@ -110,7 +112,8 @@ class AggregateExecutor(Fed[Gains]):
         lines.append(f"group[{self.keys}] += weight")
         at = self.first_total
         for total in self.kept.plain:
-            lines += rowtotals.gain(total, arguments[total.arguments[0]], at)
+            given = [arguments[expr] for expr in total.arguments]
+            lines += rowtotals.gain(total, given, at, names)
             at += len(total.columns)
         for place, order in enumerate(self.kept.ordered):
             cells = [arguments[expr] for expr in order.exprs]

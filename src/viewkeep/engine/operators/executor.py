@@ -85,8 +85,11 @@ class Fed(Executor[B]):
     def fill(self, boxes: Boxes[B], frames: Frames) -> None:
         """Put frames with a shard for each row into boxes."""
 
+    settles = False
+    """Whether boxes are finished by `settle` when a delta has been put into them."""
+
     def settle(self, box: B) -> None:
-        """Finish a box when a delta has been put into it."""
+        """Finish a box."""
 
 
 class Reader(Executor[list[Rows]]):

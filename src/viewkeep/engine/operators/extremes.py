@@ -18,7 +18,7 @@ from viewkeep.codec.keys import GROUP_BYTES, KEPT, prefix_end
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.pages import pack, pack_one, rows_of
 from viewkeep.codec.rowsource import Generated, compiled
-from viewkeep.engine.pages import FULL, MANY, cut
+from viewkeep.engine import pages
 from viewkeep.engine.rows.delta import ColumnsNeeded, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
@@ -56,11 +56,12 @@ class OrderedRows:
     def _count(self) -> Generated:
         """`count(group, value, weight)`: adds a value that appeared or left to distinct totals."""
         lines = ["def count(group, value, weight):", "    value = value[0]"]
+        names = dict(rowtotals.NAMES)
         at = 0
         for total in self.distinct:
-            lines += [f"    {line}" for line in rowtotals.gain(total, "value", at)]
+            lines += [f"    {line}" for line in rowtotals.gain(total, ["value"], at, names)]
             at += len(total.columns)
-        return compiled(lines, dict(rowtotals.NAMES))
+        return compiled(lines, names)
 
     @cached_property
     def _blank(self) -> Generated:
@@ -173,12 +174,12 @@ class OrderedChange:
             self._page_rows.append(None)
             return
         whole = pack_one(rows, self._width)
-        if len(whole) <= FULL and len(rows) <= MANY:
+        if len(whole) <= pages.FULL and len(rows) <= pages.MANY:
             self._page_keys.append(key)
             self._page_rows.append(whole)
             return
         packed = Packed.from_list(rows)
-        firsts = cut(packed, np.zeros(len(rows), np.int64), self._width)
+        firsts = pages.cut(packed, np.zeros(len(rows), np.int64), self._width)
         for first, body in zip(firsts.tolist(), pack(packed, firsts, self._width), strict=True):
             self._page_keys.append(self._key(group, rows[first]) if first else key)
             self._page_rows.append(body)

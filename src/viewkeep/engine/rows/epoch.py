@@ -180,8 +180,6 @@ class _Sent:
             with run.blame(operator.id):
                 boxes: Boxes[Any] = Boxes(fed.new_box)
                 feed.run(rows, boxes, run.shards, here)
-                for box in boxes.values():
-                    fed.settle(box)
             if feed.stays:
                 if boxes:
                     run.inputs[operator.level][here][operator.id].append(boxes[here])

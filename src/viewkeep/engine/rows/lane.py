@@ -88,8 +88,7 @@ class Lane:
             made = _generated(shape, feed, fed, stays)
         except NoRowForm:
             return RowFeed(operator, fed, stays, None, _by_columns(shape, feed, fed, stays))
-        run = made.call
-        return RowFeed(operator, fed, stays, made.source, run)
+        return RowFeed(operator, fed, stays, made.source, _settling(made.call, fed))
 
     def _port(self, reader: str, place: int) -> Callable[[Rows], Rows] | None:
         port = self.program.by_id[reader].ports[place]
@@ -119,6 +118,21 @@ def _generated(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) 
     lines = ["def feed(rows, boxes, shards, here):", "    for key, values, weight in rows:"]
     lines += [f"        {line}" for line in writer.lines]
     return compiled(lines, writer.names)
+
+
+def _settling(
+    feed: Callable[[Rows, Boxes[Any], int, int], None], fed: Fed[Any]
+) -> Callable[[Rows, Boxes[Any], int, int], None]:
+    """A generated feed, after which its boxes are settled."""
+    if not fed.settles:
+        return feed
+
+    def run(rows: Rows, boxes: Boxes[Any], shards: int, here: int) -> None:
+        feed(rows, boxes, shards, here)
+        for box in boxes.values():
+            fed.settle(box)
+
+    return run
 
 
 def _by_columns(
