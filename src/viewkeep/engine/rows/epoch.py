@@ -83,12 +83,12 @@ class _Run:
         """Level 0 of a stretch of a log."""
         if stretch.start == stretch.stop:
             return
-        sources = {source.number: source for source in self.program.sources}
+        sources = self.lane.sources
         deltas: dict[int, Rows] = {}
         for batch in self.store.read_log(*stretch, frozenset(sources)):
             source = sources[batch.table]
             with self.blame(producer_id(source)):
-                unpack = self.lane.decoder(source)
+                unpack = self.lane.unpacker(source)
                 deltas.setdefault(batch.table, []).extend(_changes(batch, unpack))
         sent = _Sent(self)
         for number, rows in deltas.items():
@@ -175,11 +175,11 @@ class _Sent:
     def feed(self, producer: str, rows: Rows, here: int) -> None:
         """Feed the consumers of a producer with its changes."""
         run = self._run
-        for feed in run.lane.feeds(producer):
-            operator, fed = feed.operator, feed.fed
+        for feed, some in run.lane.feeds(producer).reached(rows):
+            operator = feed.operator
             with run.blame(operator.id):
-                boxes: Boxes[Any] = Boxes(fed.new_box)
-                feed.run(rows, boxes, run.shards, here)
+                boxes: Boxes[Any] = Boxes(feed.fed.new_box)
+                feed.run(some, boxes, run.shards, here)
             if feed.stays:
                 if boxes:
                     run.inputs[operator.level][here][operator.id].append(boxes[here])

@@ -7,7 +7,6 @@ epoch reaches few.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,23 +16,48 @@ from viewkeep.engine.operators import Executor, Fed, executor
 from viewkeep.engine.parcels import SHARD, pack
 from viewkeep.engine.rows.convert import frame_of, rows_of
 from viewkeep.engine.rows.delta import Boxes, Rows
+from viewkeep.engine.rows.index import ConsumerIndex
 from viewkeep.engine.rows.transform import row_writer, transform
 from viewkeep.engine.steps import run_steps
 from viewkeep.ops.rowcode import NoRowForm
 from viewkeep.plan.nodes import Source
-from viewkeep.plan.program import Feed, Operator, Program, producer_id
+from viewkeep.plan.program import Feed, Program, Step, producer_id
 from viewkeep.types import Column
 
+Run = Callable[[Rows, Boxes[Any], int, int], None]  # rows, boxes, shards, this shard
 
-@dataclass(frozen=True)
+
 class RowFeed:
     """A way into an operator: puts the rows of its producer into the boxes of shards."""
 
-    operator: Operator
-    fed: Fed[Any]
-    stays: bool  # its rows stay on the shard where they are made
-    source: str | None  # of the generated function; None: it takes the columns lane
-    run: Callable[[Rows, Boxes[Any], int, int], None]  # rows, boxes, shards, this shard
+    def __init__(self, shape: Sequence[Column], feed: Feed, fed: Fed[Any]):
+        self._shape, self._feed, self.fed = shape, feed, fed
+        self.operator = fed.operator
+        # Whether its rows stay on the shard where they are made.
+        self.stays = feed.local and not isinstance(feed.producer, Source)
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        return self._feed.narrowed[1]
+
+    @cached_property
+    def source(self) -> str | None:
+        """The generated function; None if a step or the operator has no row form."""
+        return None if self._generated is None else self._generated.source
+
+    @cached_property
+    def run(self) -> Run:
+        """Puts rows into boxes."""
+        if self._generated is None:
+            return _by_columns(self._shape, self._feed, self.fed, self.stays)
+        return _settling(self._generated.call, self.fed)
+
+    @cached_property
+    def _generated(self) -> Generated | None:
+        try:
+            return _generated(self._shape, self._feed, self.fed, self.stays)
+        except NoRowForm:
+            return None
 
 
 class Lane:
@@ -42,13 +66,19 @@ class Lane:
     def __init__(self, program: Program):
         self.program = program
         self._executors: dict[str, Executor[Any]] = {}
-        self._feeds: dict[str, tuple[RowFeed, ...]] = {}
+        self._feeds: dict[str, ConsumerIndex[RowFeed]] = {}
         self._ports: dict[tuple[str, int], Callable[[Rows], Rows] | None] = {}
+        self._unpackers: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 
     @cached_property
     def position(self) -> dict[str, int]:
         """Producers before consumers."""
         return {operator.id: place for place, operator in enumerate(self.program.operators)}
+
+    @cached_property
+    def sources(self) -> dict[int, Source]:
+        """The base tables by number."""
+        return {source.number: source for source in self.program.sources}
 
     def executor(self, name: str) -> Executor[Any]:
         """What runs an operator."""
@@ -57,15 +87,18 @@ class Lane:
             made = self._executors[name] = executor(self.program, self.program.by_id[name])
         return made
 
-    def feeds(self, producer: str) -> tuple[RowFeed, ...]:
+    def feeds(self, producer: str) -> ConsumerIndex[RowFeed]:
         """The ways from a producer (an operator's id, or `table:NUMBER`)."""
         made = self._feeds.get(producer)
         if made is None:
             shape = self._shape(producer)
-            made = self._feeds[producer] = tuple(
-                self._feed(shape, operator, feed)
-                for operator, feed in self.program.consumers(producer)
-            )
+            feeds = []
+            for operator, feed in self.program.consumers(producer):
+                fed = self.executor(operator.id)
+                assert isinstance(fed, Fed)
+                feeds.append(RowFeed(shape, feed, fed))
+            made = ConsumerIndex([column.name for column in shape], feeds)
+            self._feeds[producer] = made
         return made
 
     def port(self, reader: str, place: int) -> Callable[[Rows], Rows] | None:
@@ -74,21 +107,19 @@ class Lane:
             self._ports[reader, place] = self._port(reader, place)
         return self._ports[reader, place]
 
+    def unpacker(self, source: Source) -> Callable[[bytes], tuple[Any, ...]]:
+        """Unpacks the rows of a base table."""
+        made = self._unpackers.get(source.number)
+        if made is None:
+            made = RowCodec(source.schema.columns).unpacker.call
+            self._unpackers[source.number] = made
+        return made
+
     def _shape(self, producer: str) -> tuple[Column, ...]:
         if producer in self.program.by_id:
             return self.executor(producer).shape
         (columns,) = (s.columns for s in self.program.sources if producer_id(s) == producer)
         return columns
-
-    def _feed(self, shape: Sequence[Column], operator: Operator, feed: Feed) -> RowFeed:
-        fed = self.executor(operator.id)
-        assert isinstance(fed, Fed)
-        stays = feed.local and not isinstance(feed.producer, Source)
-        try:
-            made = _generated(shape, feed, fed, stays)
-        except NoRowForm:
-            return RowFeed(operator, fed, stays, None, _by_columns(shape, feed, fed, stays))
-        return RowFeed(operator, fed, stays, made.source, _settling(made.call, fed))
 
     def _port(self, reader: str, place: int) -> Callable[[Rows], Rows] | None:
         port = self.program.by_id[reader].ports[place]
@@ -105,11 +136,6 @@ class Lane:
             return lambda rows: rows_of(run_steps(steps, frame_of(rows, shape)), port.columns)
         return None if made is None else made.call
 
-    def decoder(self, source: Source) -> Callable[[bytes], tuple[Any, ...]]:
-        """Unpacks the rows of a base table."""
-        unpack: Callable[[bytes], tuple[Any, ...]] = RowCodec(source.schema.columns).unpacker.call
-        return unpack
-
 
 def _generated(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) -> Generated:
     needed, steps = feed.narrowed
@@ -120,9 +146,7 @@ def _generated(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) 
     return compiled(lines, writer.names)
 
 
-def _settling(
-    feed: Callable[[Rows, Boxes[Any], int, int], None], fed: Fed[Any]
-) -> Callable[[Rows, Boxes[Any], int, int], None]:
+def _settling(feed: Run, fed: Fed[Any]) -> Run:
     """A generated feed, after which its boxes are settled."""
     if not fed.settles:
         return feed
@@ -135,9 +159,7 @@ def _settling(
     return run
 
 
-def _by_columns(
-    shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool
-) -> Callable[[Rows, Boxes[Any], int, int], None]:
+def _by_columns(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) -> Run:
     """A feed with a step that has no row form."""
     _, steps = feed.narrowed
 
