@@ -165,9 +165,12 @@ class Database:
         """
         return self._executor.create_views(text)
 
-    def explain(self, what: str | None = None) -> str:
-        """How a view, a statement, or (with None) all views are kept, as a tree."""
-        return self._executor.explain(what)
+    def explain(self, what: str | None = None, *, code: bool = False) -> str:
+        """How a view, a statement, or (with None) all views are kept, as a tree.
+
+        With `code`, the Python functions that are generated for epochs of few rows.
+        """
+        return self._executor.explain(what, code)
 
     # -- writes --------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from viewkeep.access.results import Result
 from viewkeep.access.statements import SHAPELESS, Analysed, Statements, Template
 from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
+from viewkeep.engine.rows.show import code as rows_code
 from viewkeep.errors import (
     InvalidRow,
     NotReady,
@@ -331,29 +332,30 @@ class Executor:
         self._catalog.create_views(wanted, basis)
         return list(made)
 
-    def explain(self, what: str | None) -> str:
-        """How a view, a statement, or (with None) all views are kept."""
+    def explain(self, what: str | None, code: bool = False) -> str:
+        """How a view, a statement, or (with None) all views are kept; or the `code` that does."""
         current = self._reader.current()
         if what is None:
             kept = list(current.program.placements)
-            parts = [explain(current.program, kept)] if kept else []
+            parts = [_shown(current.program, kept, None, code)] if kept else []
             parts += [f"view {name} has failed" for name in current.failed]
             return "\n\n".join(parts) or "there are no views"
         if len(what.split()) == 1:
             what = what.lower()
         if what in current.program.placements:
-            return explain(current.program, [what])
+            return _shown(current.program, [what], None, code)
         if what in current.views:  # set aside
             program = _program_with(current, current.views[what])
             note = "has failed" if what in current.failed else "waits to be loaded afresh"
-            return f"{explain(program, [what], current.program)}\n\nview {what} {note}"
+            shown = _shown(program, [what], current.program, code)
+            return f"{shown}\n\nview {what} {note}"
         if what in current.tables:
             return f"{what} is a base table; EXPLAIN is for views and queries"
         if len(what.split()) == 1:
             raise self._reader.unknown(what)
         joins = current.program.joins
         statements = [analyse(tree, self._resolve, joins) for tree in parse(what)]
-        return "\n\n".join(self._explained(statement) for statement in statements)
+        return "\n\n".join(self._explained(statement, code) for statement in statements)
 
     def _resolve(self, name: str) -> Source | View:
         current = self._reader.current()
@@ -443,10 +445,10 @@ class Executor:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def _explained(self, statement: st.Statement) -> str:
+    def _explained(self, statement: st.Statement, code: bool = False) -> str:
         current = self._reader.current()
         if isinstance(statement, st.Explain):
-            return self._explained(statement.statement)
+            return self._explained(statement.statement, code)
         if isinstance(statement, st.CreateView):
             view = statement.view
         elif isinstance(statement, st.Select):
@@ -455,7 +457,7 @@ class Executor:
             raise Unsupported(
                 "EXPLAIN is for SELECT and CREATE VIEW: other statements have no plan"
             )
-        return explain(_program_with(current, view), [view.name], current.program)
+        return _shown(_program_with(current, view), [view.name], current.program, code)
 
     def _described(self, name: str) -> pl.DataFrame:
         found = self._resolve(name)
@@ -518,6 +520,11 @@ def _listed(plan: PlanVersion, views: bool) -> pl.DataFrame:
         names = sorted(plan.tables)
         columns = {"name": names, "key": [", ".join(plan.tables[n].schema.key) for n in names]}
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+
+
+def _shown(program: Program, names: list[str], before: Program | None, code: bool) -> str:
+    """Views as trees of operators, or as the code that keeps them."""
+    return rows_code(program, names) if code else explain(program, names, before)
 
 
 def _program_with(plan: PlanVersion, view: View) -> Program:

@@ -102,6 +102,9 @@ def explain(
         str | None,
         typer.Argument(metavar="[VIEW|SQL]", help="A view or a statement. Default: all."),
     ] = None,
+    code: Annotated[
+        bool, typer.Option("--code", help="The Python generated for epochs of few rows.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show how views are kept: zones, state tables and levels as a tree.
@@ -109,7 +112,7 @@ def explain(
     Examples: viewkeep explain news.vk story_scores, viewkeep explain news.vk "SELECT ..."
     """
     with viewkeep.open(url, create=False) as db:
-        text = db.explain(what)
+        text = db.explain(what, code=code)
     if as_json:
         print_json({"explain": text})
     else:

@@ -9,6 +9,7 @@ columns: 0.5 us for a row of four.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ MAX_VARIABLE = (1 << 32) - 1
 SIGN = {4: 1 << 31, 8: 1 << 63, 16: 1 << 127}
 INVERT = bytes(255 - byte for byte in range(256))
 _KEPT_SOURCES = 20_000
+_NO_LETTERS = re.compile(r"[^0-9A-Za-z]+")
+_LONGEST_VARIABLE = 40
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,19 @@ def _code(source: str) -> CodeType:
     return compile(source, "<generated>", "exec")
 
 
+def variables(names: Sequence[str]) -> list[str]:
+    """A Python variable for each column, called after it: `c_author`."""
+    made: dict[str, None] = {}
+    for name in names:
+        base = variable = f"c_{_NO_LETTERS.sub('_', name).strip('_')[:_LONGEST_VARIABLE]}"
+        number = 1
+        while variable in made:
+            number += 1
+            variable = f"{base}_{number}"
+        made[variable] = None
+    return list(made)
+
+
 def row_struct(columns: Sequence[Column]) -> struct.Struct:
     """The fixed part of a row: version, NULL bitmap, a slot for each column."""
     kinds = [column.type for column in columns]
@@ -72,10 +88,11 @@ def _bitmap(columns: Sequence[Column]) -> int:
 
 
 def row_packer(columns: Sequence[Column], version: int) -> Generated:
-    """`pack(c0, c1, ...)`: the row of these physical values."""
+    """`pack(c_id, c_title, ...)`: the row of these physical values."""
     slots, tail, body = list[str](), list[str](), list[str]()
-    for place, column in enumerate(columns):
-        value, kind, null = f"c{place}", column.type, f"nulls |= {1 << place:#x}; "
+    given = variables([column.name for column in columns])
+    for place, (value, column) in enumerate(zip(given, columns, strict=True)):
+        kind, null = column.type, f"nulls |= {1 << place:#x}; "
         if kind.is_variable:
             before = f"e{len(tail) - 1} + " if tail else ""
             body.append(f'if {value} is None: {null}{value} = b""')
@@ -98,21 +115,20 @@ def row_packer(columns: Sequence[Column], version: int) -> Generated:
     bits = f'nulls.to_bytes({_bitmap(columns)}, "little")'
     fixed = ", ".join([str(version), bits, *slots])
     body.append(" + ".join([f"return PACK({fixed})", *tail]))
-    given = ", ".join(f"c{place}" for place in range(len(columns)))
     names = {
         "PACK": row_struct(columns).pack,
         "ZEROS": bytes(16),
         "NAN": float("nan"),
         "TOO_LONG": InvalidRow("a row holds more than 4 GiB of STRING and BINARY values"),
     }
-    lines = [f"def pack({given}):", "    nulls = 0", *(f"    {line}" for line in body)]
+    lines = [f"def pack({', '.join(given)}):", "    nulls = 0", *(f"    {line}" for line in body)]
     return compiled(lines, names)
 
 
 def row_unpacker(columns: Sequence[Column], version: int) -> Generated:
     """`unpack(row)`: the physical values of a row, as a tuple; Corrupt says what is wrong."""
     layout = row_struct(columns)
-    values = [f"c{place}" for place in range(len(columns))]
+    values = variables([column.name for column in columns])
     variable = [place for place, column in enumerate(columns) if column.type.is_variable]
     width = layout.size
     lines = [
@@ -123,21 +139,23 @@ def row_unpacker(columns: Sequence[Column], version: int) -> Generated:
         "        raise DAMAGED(row) from None",
     ]
     ends = [f"e{place}" for place in variable]
-    lines += [f"    {end} = {width} + c{place}" for end, place in zip(ends, variable, strict=True)]
+    lines += [
+        f"    {end} = {width} + {values[place]}" for end, place in zip(ends, variable, strict=True)
+    ]
     starts = [str(width), *ends]
-    rising = f"{' <= '.join(starts)} == len(row)" if ends else f"len(row) == {width}"
-    lines.append(f"    if version != {version} or not {rising}: raise DAMAGED(row)")
+    is_whole = f"{' <= '.join(starts)} == len(row)" if ends else f"len(row) == {width}"
+    lines.append(f"    if not (version == {version} and {is_whole}): raise DAMAGED(row)")
     for place, start, end in zip(variable, starts, ends, strict=False):
-        lines.append(f"    c{place} = row[{start}:{end}]")
-    for place, column in enumerate(columns):
+        lines.append(f"    {values[place]} = row[{start}:{end}]")
+    for value, column in zip(values, columns, strict=True):
         if column.type.is_decimal:
-            lines.append(f'    c{place} = TO_INT(c{place}, "little", signed=True)')
+            lines.append(f'    {value} = TO_INT({value}, "little", signed=True)')
     if columns:
         lines.append("    if nulls != NO_NULLS:")
         lines.append('        bits = TO_INT(nulls, "little")')
-        for place in range(len(columns)):
-            lines.append(f"        if bits & {1 << place:#x}: c{place} = None")
-    lines.append(f"    return ({''.join(f'{value}, ' for value in values)})")
+        for place, value in enumerate(values):
+            lines.append(f"        if bits & {1 << place:#x}: {value} = None")
+    lines.append(f"    return {tuple_source(values)}")
     names = {
         "UNPACK": layout.unpack_from,
         "ERROR": struct.error,
@@ -146,6 +164,11 @@ def row_unpacker(columns: Sequence[Column], version: int) -> Generated:
         "DAMAGED": lambda row: _damaged(row, layout, version, variable),
     }
     return compiled(lines, names)
+
+
+def tuple_source(cells: Sequence[str]) -> str:
+    """The source of a tuple."""
+    return f"({cells[0]},)" if len(cells) == 1 else f"({', '.join(cells)})"
 
 
 def _damaged(row: bytes, layout: struct.Struct, version: int, variable: Sequence[int]) -> Corrupt:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from viewkeep.codec.rowsource import compiled
+from viewkeep.codec.rowsource import compiled, tuple_source, variables
 from viewkeep.codec.scalars import to_physical
 from viewkeep.expr import Call, Expr, Lit, Ref, references
 from viewkeep.ops.functions import FUNCTIONS
@@ -46,11 +46,13 @@ def row_function(exprs: tuple[Expr, ...]) -> RowFunction | None:
 def generate(exprs: Sequence[Expr]) -> RowFunction:
     """The function that computes these expressions; NoRowForm says which part has no row form."""
     columns = tuple(dict.fromkeys(name for expr in exprs for name in references(expr)))
-    writer = RowWriter({name: f"c{place}" for place, name in enumerate(columns)})
+    given = variables(columns)
+    writer = RowWriter(dict(zip(columns, given, strict=True)))
     results = [writer.write(expr).source for expr in exprs]
-    given = ", ".join(f"c{place}" for place in range(len(columns)))
-    body = [*writer.lines, f"return ({', '.join(results)},)"]
-    made = compiled([f"def row({given}):", *(f"    {line}" for line in body)], writer.names)
+    body = [*writer.lines, f"return {tuple_source(results)}"]
+    made = compiled(
+        [f"def row({', '.join(given)}):", *(f"    {line}" for line in body)], writer.names
+    )
     return RowFunction(columns, made.source, made.call)
 
 

@@ -13,7 +13,14 @@ from typing import Any
 import polars as pl
 
 from viewkeep.codec.many import hash_key
-from viewkeep.codec.rowsource import MAX_KEY, Generated, bounded, compiled, longest_key
+from viewkeep.codec.rowsource import (
+    MAX_KEY,
+    Generated,
+    bounded,
+    compiled,
+    longest_key,
+    tuple_source,
+)
 from viewkeep.delta import KEY
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.operators.executor import Fed
@@ -51,6 +58,12 @@ class AggregateExecutor(Fed[Gains]):
             OrderedRows(table, order, self.kept)
             for table, order in zip(operator.tables[1:], self.kept.ordered, strict=True)
         ]
+
+    def code(self) -> Iterator[tuple[str, str]]:
+        if self.has_rows:
+            yield "a group after its gain", self._advance.source
+        yield "row bytes", self.table.row_codec.packer.source
+        yield "and back", self.table.row_codec.unpacker.source
 
     # -- input ---------------------------------------------------------------------------------
 
@@ -133,8 +146,7 @@ class AggregateExecutor(Fed[Gains]):
             if tests:
                 lines.append(f"if {' and '.join(tests)}:")
                 indent = "    "
-            value = f"(key, ({''.join(f'{cell}, ' for cell in cells)}))"
-            lines.append(f"{indent}value = {value}")
+            lines.append(f"{indent}value = (key, {tuple_source(cells)})")
             lines.append(
                 f"{indent}box.values[{place}][value] = box.values[{place}].get(value, 0) + weight"
             )
@@ -299,8 +311,8 @@ class AggregateExecutor(Fed[Gains]):
                 lines.append(f"    n{variables} = {source}")
                 columns[output.name] = f"n{variables}"
                 variables += 1
-        cells = "".join(f"{columns[column.name]}, " for column in self.table.columns)
-        lines.append(f"    return ({cells})")
+        cells = tuple_source([columns[column.name] for column in self.table.columns])
+        lines.append(f"    return {cells}")
         return compiled(lines, names)
 
 

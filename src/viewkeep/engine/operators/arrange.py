@@ -36,6 +36,11 @@ class ArrangeExecutor(Fed[Encoded]):
     def combined(self, boxes: Sequence[Encoded]) -> Encoded:
         return boxes[0] if len(boxes) == 1 else [row for box in boxes for row in box]
 
+    def code(self) -> Iterator[tuple[str, str]]:
+        codec = self.operator.rows_table.row_codec
+        yield "row bytes", codec.packer.source
+        yield "and back", codec.unpacker.source
+
     def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
         table = self.operator.rows_table
         if ROWS not in frames:

@@ -45,6 +45,10 @@ class Executor(ABC, Generic[B]):
         name = self.operator.id
         return bool(self.program.consumers(name) or self.program.readers(name))
 
+    def code(self) -> Iterator[tuple[str, str]]:
+        """Generated functions of its own: what each does, and its source."""
+        return iter(())
+
     @abstractmethod
     def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
         """Stage what the input does to the state; the changes of the operator's rows."""

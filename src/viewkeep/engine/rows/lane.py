@@ -21,7 +21,7 @@ from viewkeep.engine.rows.transform import row_writer, transform
 from viewkeep.engine.steps import run_steps
 from viewkeep.ops.rowcode import NoRowForm
 from viewkeep.plan.nodes import Source
-from viewkeep.plan.program import Feed, Program, Step, producer_id
+from viewkeep.plan.program import Feed, Port, Program, Step, producer_id
 from viewkeep.types import Column
 
 Run = Callable[[Rows, Boxes[Any], int, int], None]  # rows, boxes, shards, this shard
@@ -91,7 +91,7 @@ class Lane:
         """The ways from a producer (an operator's id, or `table:NUMBER`)."""
         made = self._feeds.get(producer)
         if made is None:
-            shape = self._shape(producer)
+            shape = self.shape(producer)
             feeds = []
             for operator, feed in self.program.consumers(producer):
                 fed = self.executor(operator.id)
@@ -115,26 +115,35 @@ class Lane:
             self._unpackers[source.number] = made
         return made
 
-    def _shape(self, producer: str) -> tuple[Column, ...]:
+    def shape(self, producer: str) -> tuple[Column, ...]:
+        """The columns of the rows that a producer gives out."""
         if producer in self.program.by_id:
             return self.executor(producer).shape
         (columns,) = (s.columns for s in self.program.sources if producer_id(s) == producer)
         return columns
 
+    def port_source(self, reader: str, place: int) -> str | None:
+        """The function behind `port`; None if there is none, or no row form."""
+        try:
+            made = self._transform(self.program.by_id[reader].ports[place])
+        except NoRowForm:
+            return None
+        return None if made is None else made.source
+
     def _port(self, reader: str, place: int) -> Callable[[Rows], Rows] | None:
         port = self.program.by_id[reader].ports[place]
-        shape = self.executor(port.producer).shape
-        needed, steps = port.narrowed
+        shape, steps = self.executor(port.producer).shape, port.narrowed[1]
         try:
-            made = transform(
-                tuple(column.name for column in shape),
-                needed,
-                steps,
-                tuple(column.name for column in port.columns),
-            )
+            made = self._transform(port)
         except NoRowForm:
             return lambda rows: rows_of(run_steps(steps, frame_of(rows, shape)), port.columns)
         return None if made is None else made.call
+
+    def _transform(self, port: Port) -> Generated | None:
+        needed, steps = port.narrowed
+        shape = tuple(column.name for column in self.executor(port.producer).shape)
+        shown = tuple(column.name for column in port.columns)
+        return transform(shape, needed, steps, shown)
 
 
 def _generated(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) -> Generated:

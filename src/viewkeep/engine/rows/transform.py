@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from viewkeep.codec.rowsource import Generated, compiled
+from viewkeep.codec.rowsource import Generated, compiled, tuple_source, variables
 from viewkeep.ops.rowcode import RowWriter
 from viewkeep.plan.program import Step
 
@@ -16,8 +16,9 @@ from viewkeep.plan.program import Step
 def row_writer(shape: Sequence[str], needed: frozenset[str], steps: Sequence[Step]) -> RowWriter:
     """A writer in a loop over rows with these columns, after the steps."""
     places = [place for place, name in enumerate(shape) if name in needed]
-    writer = RowWriter({shape[place]: f"c{place}" for place in places})
-    writer.lines += [f"c{place} = values[{place}]" for place in places]
+    cells = variables([shape[place] for place in places])
+    writer = RowWriter({shape[place]: cell for place, cell in zip(places, cells, strict=True)})
+    writer.lines += [f"{cell} = values[{at}]" for at, cell in zip(places, cells, strict=True)]
     for step in steps:
         if isinstance(step, tuple):
             writer.project(step)
@@ -37,8 +38,8 @@ def transform(
     if not steps and shape == shown:
         return None
     writer = row_writer(shape, needed, steps)
-    cells = "".join(f"{writer.column(name).source}, " for name in shown)
+    cells = tuple_source([writer.column(name).source for name in shown])
     lines = ["def transform(rows):", "    made = []", "    for key, values, weight in rows:"]
     lines += [f"        {line}" for line in writer.lines]
-    lines += [f"        made.append((key, ({cells}), weight))", "    return made"]
+    lines += [f"        made.append((key, {cells}, weight))", "    return made"]
     return compiled(lines, writer.names)
