@@ -108,6 +108,17 @@ class RowWriter:
                 self._known[now] = self._value(now)
         return self._known[expr]
 
+    def variable(self, expr: Expr) -> str:
+        """The name of a variable that has the value of an expression, which may be a constant."""
+        source = self.write(expr).source
+        return source if source.isidentifier() and source != "None" else self._assign(source)
+
+    def _assign(self, source: str) -> str:
+        name = f"v{self._values}"
+        self._values += 1
+        self.lines.append(f"{name} = {source}")
+        return name
+
     def _value(self, expr: Expr) -> RowValue:
         if isinstance(expr, Ref):
             return self._columns[expr.name]
@@ -131,9 +142,7 @@ class RowWriter:
                 source = "None"
             elif tests := " or ".join(site.nulls()):
                 source = f"None if {tests} else {source}"
-        name = f"v{self._values}"
-        self._values += 1
-        self.lines.append(f"{name} = {source}")
+        name = self._assign(source)
         if expr.type in YEARS:
             first, last = YEARS[expr.type]
             self.lines.append(

@@ -102,8 +102,8 @@ class AggregateExecutor(Fed[Gains]):
         if not self.has_rows:
             raise NoRowForm(", ".join(call.function for call in self.node.aggregates))
         names, lines = writer.names, writer.lines
-        keys = [writer.write(key.expr).source for key in self.node.keys]
-        arguments = {expr: writer.write(expr).source for expr in self.kept.arguments}
+        keys = [writer.variable(key.expr) for key in self.node.keys]
+        arguments = {expr: writer.variable(expr) for expr in self.kept.arguments}
         names["KEY"] = self.table.key_codec.packer.call
         lines.append(f"key = KEY({', '.join(keys)})")
         if longest_key(self.table.key_codec.types) >= MAX_KEY:
