@@ -16,6 +16,7 @@ from types import TracebackType
 import polars as pl
 
 from viewkeep.engine.fanout import fan_out
+from viewkeep.engine.rows.delta import TooMany
 from viewkeep.errors import Corrupt, EpochGone, Fenced, OperatorFailed, StoreError
 from viewkeep.plan.explain import title
 from viewkeep.plan.program import Feed, Operator, Program, producer_id
@@ -109,7 +110,7 @@ def views_on(program: Program, name: str) -> set[str]:
 
 def _tells(error: BaseException) -> bool:
     """Whether an error tells something about the operator that met it."""
-    if isinstance(error, OperatorFailed | Fenced | EpochGone | OSError):
+    if isinstance(error, OperatorFailed | Fenced | EpochGone | OSError | TooMany):
         return False
     if isinstance(error, StoreError):
         return isinstance(error, Corrupt)
