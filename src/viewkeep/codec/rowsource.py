@@ -87,7 +87,8 @@ def _bitmap(columns: Sequence[Column]) -> int:
     return (len(columns) + 7) // 8
 
 
-def row_packer(columns: Sequence[Column], version: int) -> Generated:
+@lru_cache(_KEPT_SOURCES)
+def row_packer(columns: tuple[Column, ...], version: int) -> Generated:
     """`pack(c_id, c_title, ...)`: the row of these physical values."""
     slots, tail, body = list[str](), list[str](), list[str]()
     given = variables([column.name for column in columns])
@@ -125,7 +126,8 @@ def row_packer(columns: Sequence[Column], version: int) -> Generated:
     return compiled(lines, names)
 
 
-def row_unpacker(columns: Sequence[Column], version: int) -> Generated:
+@lru_cache(_KEPT_SOURCES)
+def row_unpacker(columns: tuple[Column, ...], version: int) -> Generated:
     """`unpack(row)`: the physical values of a row, as a tuple; Corrupt says what is wrong."""
     layout = row_struct(columns)
     values = variables([column.name for column in columns])

@@ -11,7 +11,7 @@ from viewkeep.engine.operators.join import JoinExecutor
 from viewkeep.engine.operators.top_k import TopKExecutor
 from viewkeep.engine.operators.window import WindowExecutor
 from viewkeep.plan.nodes import Aggregate, Arrange, Join, TopK, Window
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Operator
 
 EXECUTORS: dict[type, type[Executor[Any]]] = {
     Arrange: ArrangeExecutor,
@@ -22,9 +22,9 @@ EXECUTORS: dict[type, type[Executor[Any]]] = {
 }
 
 
-def executor(program: Program, operator: Operator) -> Executor[Any]:
+def executor(operator: Operator) -> Executor[Any]:
     """What runs an operator."""
-    return EXECUTORS[type(operator.node)](program, operator)
+    return EXECUTORS[type(operator.node)](operator)
 
 
 __all__ = ["EXECUTORS", "Executor", "Fed", "Reader", "executor"]

@@ -33,15 +33,15 @@ from viewkeep.errors import PipelineError
 from viewkeep.ops import rowtotals
 from viewkeep.ops.rowcode import NoRowForm, RowWriter
 from viewkeep.plan.nodes import Aggregate
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Operator
 from viewkeep.types import BIGINT, DOUBLE, Column
 
 
 class AggregateExecutor(Fed[Gains]):
     """Runs an Aggregate."""
 
-    def __init__(self, program: Program, operator: Operator):
-        super().__init__(program, operator)
+    def __init__(self, operator: Operator):
+        super().__init__(operator)
         assert isinstance(operator.node, Aggregate)
         self.node, self.kept = operator.node, operator.accumulators
         self.table = operator.rows_table
@@ -190,12 +190,12 @@ class AggregateExecutor(Fed[Gains]):
 
     # -- running -------------------------------------------------------------------------------
 
-    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
-        delta = run_aggregate(self.operator, state, frames, self.is_heard)
+    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
+        delta = run_aggregate(self.operator, state, frames, heard)
         if delta is not None:
             yield delta
 
-    def run_rows(self, state: ShardState, boxes: Sequence[Gains]) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[Gains], heard: bool) -> Rows:
         box = self.combined(boxes)
         keys = sorted(box.groups)
         unpack, pack = self.table.row_codec.unpacker.call, self.table.row_codec.packer.call
@@ -210,7 +210,7 @@ class AggregateExecutor(Fed[Gains]):
             order.advance(state, keys, values, olds, alive)
             for order, values in zip(self.orders, box.values, strict=True)
         ]
-        advance, shown, is_heard = self._advance.call, self._shown, self.is_heard
+        advance, shown = self._advance.call, self._shown
         out: Rows = []
         put_keys: list[bytes] = []
         put_rows: list[bytes | None] = []
@@ -227,7 +227,7 @@ class AggregateExecutor(Fed[Gains]):
                 continue
             put_keys.append(key)
             put_rows.append(new_row)
-            if not is_heard:
+            if not heard:
                 continue
             before = None if old_row is None or old is None else tuple([old[at] for at in shown])
             after = None if new_row is None else tuple([new[at] for at in shown])

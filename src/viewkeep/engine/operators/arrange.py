@@ -41,11 +41,11 @@ class ArrangeExecutor(Fed[Encoded]):
         yield "row bytes", codec.packer.source
         yield "and back", codec.unpacker.source
 
-    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         table = self.operator.rows_table
         if ROWS not in frames:
             return
-        if not self.program.readers(self.operator.id):
+        if not heard:
             state.stage(table, *changes_of(frames[ROWS]))
             return
         net = net_rows(frames[ROWS])
@@ -54,7 +54,7 @@ class ArrangeExecutor(Fed[Encoded]):
             rows = table.row_codec.decode_series(net[ROW])
             yield rows.hstack([net[KEY], net[WEIGHT]])
 
-    def run_rows(self, state: ShardState, boxes: Sequence[Encoded]) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[Encoded], heard: bool) -> Rows:
         table = self.operator.rows_table
         weights: dict[tuple[bytes, bytes], int] = {}
         for box in boxes:
@@ -68,7 +68,7 @@ class ArrangeExecutor(Fed[Encoded]):
             put.setdefault(key, None)
         keys = sorted(put)
         state.stage(table, keys, [put[key] for key in keys])
-        if not self.program.readers(self.operator.id):
+        if not heard:
             return []
         unpack = table.row_codec.unpacker.call
         return [(key, unpack(row), weight) for key, row, weight in net]

@@ -19,42 +19,36 @@ from viewkeep.engine.rows.convert import frame_of
 from viewkeep.engine.rows.delta import Boxes, Rows
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.rowcode import RowWriter
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
 B = TypeVar("B")
 
 
 class Executor(ABC, Generic[B]):
-    """Runs one operator of a program."""
+    """Runs one operator, of whatever program."""
 
     has_rows: bool = True
     """Whether the rows lane can run it."""
 
-    def __init__(self, program: Program, operator: Operator):
-        self.program, self.operator = program, operator
+    def __init__(self, operator: Operator):
+        self.operator = operator
 
     @property
     def shape(self) -> tuple[Column, ...]:
         """The columns of the rows that it gives out."""
         return self.operator.node.columns
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether anyone wants its changes."""
-        name = self.operator.id
-        return bool(self.program.consumers(name) or self.program.readers(name))
-
     def code(self) -> Iterator[tuple[str, str]]:
         """Generated functions of its own: what each does, and its source."""
         return iter(())
 
     @abstractmethod
-    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
-        """Stage what the input does to the state; the changes of the operator's rows."""
+    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
+        """Stage what the input does to the state; the changes of the operator's rows if heard."""
 
     @abstractmethod
-    def run_rows(self, state: ShardState, boxes: Sequence[B]) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[B], heard: bool) -> Rows:
         """The same in the rows lane. Each box is of one sender, combined there."""
 
     @abstractmethod

@@ -23,15 +23,15 @@ from viewkeep.engine.readers import run_reader
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.nodes import Join
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
 
 class JoinExecutor(Reader):
     """Runs a join of any kind."""
 
-    def __init__(self, program: Program, operator: Operator):
-        super().__init__(program, operator)
+    def __init__(self, operator: Operator):
+        super().__init__(operator)
         assert isinstance(operator.node, Join)
         self.node = operator.node
         self.sides = [Side(port) for port in operator.ports]
@@ -42,10 +42,10 @@ class JoinExecutor(Reader):
         left, right = (port.columns for port in self.operator.ports)
         return left + right if self.node.shows_right else left
 
-    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
 
-    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]]) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         left, right = self.combined(boxes)
         ours, theirs = self.sides[0].grouped(left), self.sides[1].grouped(right)
         out: Rows = []

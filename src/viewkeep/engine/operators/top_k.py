@@ -18,15 +18,15 @@ from viewkeep.engine.readers import run_reader
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.nodes import TopK
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
 
 class TopKExecutor(Reader):
     """Runs a TOP-K."""
 
-    def __init__(self, program: Program, operator: Operator):
-        super().__init__(program, operator)
+    def __init__(self, operator: Operator):
+        super().__init__(operator)
         assert isinstance(operator.node, TopK)
         self.node = operator.node
         self.side = Side(operator.ports[0])
@@ -36,10 +36,10 @@ class TopKExecutor(Reader):
     def shape(self) -> tuple[Column, ...]:
         return self.operator.ports[0].columns
 
-    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
 
-    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]]) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         (changes,) = self.combined(boxes)
         groups = self.side.grouped(changes)
         limits = None

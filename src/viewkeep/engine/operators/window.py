@@ -18,8 +18,8 @@ class WindowExecutor(Reader):
 
     has_rows = False
 
-    def run_columns(self, state: ShardState, frames: Frames) -> Iterator[pl.DataFrame]:
+    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
 
-    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]]) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         raise ColumnsNeeded

@@ -144,14 +144,16 @@ class _Run:
 
     def _run_operator(self, executor: Executor[Any], state: ShardState, boxes: list[Any]) -> Rows:
         count = sum(map(executor.size, boxes))
+        heard = self.lane.is_heard(executor.operator.id)
         self.rows_in[executor.operator.level] += count
-        if executor.has_rows and count <= FEW:
+        if executor.has_rows and 0 < count <= FEW:
             try:
-                return executor.run_rows(state, boxes) if count else _woken(executor, state)
+                return executor.run_rows(state, boxes, heard)
             except ColumnsNeeded:
                 pass
         rows: Rows = []
-        for delta in executor.run_columns(state, executor.frames_of(boxes) if count else {}):
+        frames = executor.frames_of(boxes) if count else {}
+        for delta in executor.run_columns(state, frames, heard):
             rows += rows_of(delta, executor.shape)
         return rows
 
@@ -160,12 +162,6 @@ class _Run:
         if shard not in self.states:
             self.states[shard] = ShardState(self.store, shard, self.epoch.epoch, self.epoch.horizon)
         return self.states[shard]
-
-
-def _woken(executor: Executor[Any], state: ShardState) -> Rows:
-    """The first row of an Aggregate without keys."""
-    found = executor.run_columns(state, {})
-    return [row for delta in found for row in rows_of(delta, executor.shape)]
 
 
 class _Sent:
@@ -229,7 +225,7 @@ def _lane(program: Program) -> Lane:
     for lane in _lanes:
         if lane.program is program:
             return lane
-    made = Lane(program)
+    made = Lane(program, _lanes[0] if _lanes else None)
     _lanes.insert(0, made)
     del _lanes[_KEPT_LANES:]
     return made

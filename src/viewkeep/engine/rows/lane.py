@@ -21,7 +21,7 @@ from viewkeep.engine.rows.transform import row_writer, transform
 from viewkeep.engine.steps import run_steps
 from viewkeep.ops.rowcode import NoRowForm
 from viewkeep.plan.nodes import Source
-from viewkeep.plan.program import Feed, Port, Program, Step, producer_id
+from viewkeep.plan.program import Feed, Operator, Port, Program, Step, producer_id
 from viewkeep.types import Column
 
 Run = Callable[[Rows, Boxes[Any], int, int], None]  # rows, boxes, shards, this shard
@@ -31,14 +31,14 @@ class RowFeed:
     """A way into an operator: puts the rows of its producer into the boxes of shards."""
 
     def __init__(self, shape: Sequence[Column], feed: Feed, fed: Fed[Any]):
-        self._shape, self._feed, self.fed = shape, feed, fed
+        self._shape, self.feed, self.fed = shape, feed, fed
         self.operator = fed.operator
         # Whether its rows stay on the shard where they are made.
         self.stays = feed.local and not isinstance(feed.producer, Source)
 
     @property
     def steps(self) -> Sequence[Step]:
-        return self._feed.narrowed[1]
+        return self.feed.narrowed[1]
 
     @cached_property
     def source(self) -> str | None:
@@ -49,23 +49,26 @@ class RowFeed:
     def run(self) -> Run:
         """Puts rows into boxes."""
         if self._generated is None:
-            return _by_columns(self._shape, self._feed, self.fed, self.stays)
+            return _by_columns(self._shape, self.feed, self.fed, self.stays)
         return _settling(self._generated.call, self.fed)
 
     @cached_property
     def _generated(self) -> Generated | None:
         try:
-            return _generated(self._shape, self._feed, self.fed, self.stays)
+            return _generated(self._shape, self.feed, self.fed, self.stays)
         except NoRowForm:
             return None
 
 
 class Lane:
-    """The rows lane of one program."""
+    """The rows lane of one program; operators that the lane `before` has too are taken over."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, before: Lane | None = None):
         self.program = program
+        self._known_executors = {} if before is None else before._executors
+        self._known_feeds = {} if before is None else before._row_feeds
         self._executors: dict[str, Executor[Any]] = {}
+        self._row_feeds: dict[str, RowFeed] = {}
         self._feeds: dict[str, ConsumerIndex[RowFeed]] = {}
         self._ports: dict[tuple[str, int], Callable[[Rows], Rows] | None] = {}
         self._unpackers: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
@@ -84,21 +87,37 @@ class Lane:
         """What runs an operator."""
         made = self._executors.get(name)
         if made is None:
-            made = self._executors[name] = executor(self.program, self.program.by_id[name])
+            operator = self.program.by_id[name]
+            made = self._known_executors.get(name)
+            if made is None or made.operator != operator:
+                made = executor(operator)
+            self._executors[name] = made
         return made
+
+    def is_heard(self, name: str) -> bool:
+        """Whether anyone wants the changes of an operator."""
+        return bool(self.program.consumers(name) or self.program.readers(name))
 
     def feeds(self, producer: str) -> ConsumerIndex[RowFeed]:
         """The ways from a producer (an operator's id, or `table:NUMBER`)."""
         made = self._feeds.get(producer)
         if made is None:
             shape = self.shape(producer)
-            feeds = []
-            for operator, feed in self.program.consumers(producer):
-                fed = self.executor(operator.id)
-                assert isinstance(fed, Fed)
-                feeds.append(RowFeed(shape, feed, fed))
+            feeds = [
+                self._row_feed(shape, operator, feed)
+                for operator, feed in self.program.consumers(producer)
+            ]
             made = ConsumerIndex([column.name for column in shape], feeds)
             self._feeds[producer] = made
+        return made
+
+    def _row_feed(self, shape: Sequence[Column], operator: Operator, feed: Feed) -> RowFeed:
+        fed = self.executor(operator.id)
+        assert isinstance(fed, Fed)
+        made = self._known_feeds.get(feed.id)
+        if made is None or made.fed is not fed or made.feed != feed:
+            made = RowFeed(shape, feed, fed)
+        self._row_feeds[feed.id] = made
         return made
 
     def port(self, reader: str, place: int) -> Callable[[Rows], Rows] | None:
