@@ -49,6 +49,25 @@ def catch_up(db: Database) -> Callable[[], Published]:
     return lambda: run(db.store)
 
 
+@pytest.fixture(autouse=True)
+def _lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With LANE=columns all epochs run in the columns lane; each lane passes all tests."""
+    if os.environ.get("LANE", "auto") == "columns":
+        _columns_only(monkeypatch)
+
+
+@pytest.fixture
+def columns_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small epochs run in the columns lane too, for tests of its parts."""
+    _columns_only(monkeypatch)
+
+
+def _columns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viewkeep.engine.rows import epoch
+
+    monkeypatch.setattr(epoch, "FEW", -1)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for the whole run: starting one takes seconds."""

@@ -454,6 +454,7 @@ def test_the_cost_of_an_update_does_not_grow(change: int) -> None:
     assert 0 < many <= 2 * few
 
 
+@pytest.mark.usefixtures("columns_lane")
 @pytest.mark.parametrize("most", [5, 100_000], ids=["few values", "many values"])
 def test_values_come_combined_or_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
@@ -488,6 +489,7 @@ def test_values_come_combined_or_apart(
             )
 
 
+@pytest.mark.usefixtures("columns_lane")
 @pytest.mark.parametrize(
     ("x", "combined"),
     [("k", False), ("k % 3", True), ("k % 2 = 0", True)],

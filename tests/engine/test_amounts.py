@@ -17,6 +17,8 @@ from viewkeep.engine.steps import PLACE
 from viewkeep.stores import contract, create_store
 from viewkeep.stores.contract import ROW_BYTES, StateWrite
 
+pytestmark = pytest.mark.usefixtures("columns_lane")
+
 
 def texts(source: random.Random, rows: int, widest: int) -> list[str]:
     """Mostly short ones, and a few as wide as that."""

@@ -12,7 +12,6 @@ from viewkeep.engine.blame import views_on
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.local import advance, run_epoch
 from viewkeep.engine.programs import newest_plan
-from viewkeep.engine.rows import epoch as rows_lane
 from viewkeep.errors import Corrupt, OperatorFailed, StoreFull
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
@@ -98,6 +97,7 @@ def test_a_shared_operator_is_a_matter_of_all_that_stand_on_it(
     assert views_on(newest_plan(store).program, raised.value.operator) == {"groups", "largest"}
 
 
+@pytest.mark.usefixtures("columns_lane")
 def test_rows_that_cannot_be_read_are_a_matter_of_their_table(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +116,6 @@ def test_rows_that_cannot_be_read_are_a_matter_of_their_table(
         take(tail, batch)  # type: ignore[arg-type]
 
     monkeypatch.setattr(level.Tail, "take", damaged)
-    monkeypatch.setattr(rows_lane, "FEW", -1)
     with pytest.raises(OperatorFailed, match="the rows of other, which v_other reads") as raised:
         run_epoch(store, opened(history))
     assert views_on(newest_plan(store).program, raised.value.operator) == {"v_other"}

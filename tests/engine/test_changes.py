@@ -19,6 +19,8 @@ from viewkeep.engine.programs import newest_plan
 from viewkeep.engine.stretches import Stretch
 from viewkeep.stores.lmdb import log
 
+pytestmark = pytest.mark.usefixtures("columns_lane")
+
 TABLES = 5
 
 

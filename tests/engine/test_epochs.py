@@ -13,7 +13,6 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import Outgrown, advance, catch_up, run_epoch
-from viewkeep.engine.rows import epoch as rows_lane
 from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import EpochGone, Fenced, PipelineError
 from viewkeep.stores import create_store
@@ -105,10 +104,8 @@ def test_two_processes_of_one_driver_open_the_same_epoch(history: History) -> No
     assert first.open_next(term, Limits()) == second.read().open
 
 
-def test_an_epoch_outgrows_one_process_and_is_run_again(
-    history: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rows_lane, "FEW", -1)
+@pytest.mark.usefixtures("columns_lane")
+def test_an_epoch_outgrows_one_process_and_is_run_again(history: History) -> None:
     put(history, 1, 2, 3)
     epochs = Epochs(history.store)
     term = epochs.acquire().term

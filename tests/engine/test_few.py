@@ -17,6 +17,8 @@ from viewkeep.ops.arrange import ROW
 from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered
 from viewkeep.types import BIGINT, DOUBLE, STRING, DataType
 
+pytestmark = pytest.mark.usefixtures("columns_lane")
+
 VALUES: dict[DataType, list[object]] = {
     BIGINT: [-5, 0, 3, 1 << 40, None],
     DOUBLE: [-1.5, 0.0, 2.0, float("nan"), float("inf"), float("-inf"), None],

@@ -23,6 +23,8 @@ from viewkeep.engine.spool import Mailbox
 from viewkeep.ops.arrange import ROW
 from viewkeep.plan.program import Operator
 
+pytestmark = pytest.mark.usefixtures("columns_lane")
+
 TABLES = """
     CREATE TABLE a (id INT PRIMARY KEY, k INT, x BIGINT, t STRING);
     CREATE TABLE b (id INT PRIMARY KEY, k INT, y BIGINT, t STRING);

@@ -14,7 +14,6 @@ import pytest
 from viewkeep.engine import inbox, join, loading, parcels, state, topk
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.rows import epoch as rows_lane
 from viewkeep.expr import Call, Expr, Lit, Ref
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -289,6 +288,7 @@ def test_many_more(seed: int) -> None:
     test_readers_equal_recomputation(seed)
 
 
+@pytest.mark.usefixtures("columns_lane")
 def test_a_heavy_key_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """One join key with many partners on both sides: no frame is larger than a piece."""
     largest = [0]
@@ -300,7 +300,6 @@ def test_a_heavy_key_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
             yield part
 
     monkeypatch.setattr(join._Placed, "pairs", watched)
-    monkeypatch.setattr(rows_lane, "FEW", -1)
     monkeypatch.setattr(join, "ROWS_AT_ONCE", 1_000)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 1_000)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:

@@ -43,6 +43,8 @@ from viewkeep.stores.contract import Chunk, Found, Store
 
 from .history import FOLDER, History
 
+pytestmark = pytest.mark.usefixtures("columns_lane")
+
 A = "CREATE TABLE a (id BIGINT, k INT, s STRING, d DOUBLE, b BOOLEAN, PRIMARY KEY (id))"
 B = (
     "CREATE TABLE b (id BIGINT, part INT, k INT, s STRING, d DOUBLE, b BOOLEAN, "

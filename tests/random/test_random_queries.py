@@ -57,6 +57,7 @@ def test_random_queries(folder: Path) -> None:
     run(folder, SECONDS, FIRST_SEED)
 
 
+@pytest.mark.usefixtures("columns_lane")
 def test_random_queries_in_small_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every input in parts of a few rows, from a file, and written part by part."""
     monkeypatch.setattr(inbox, "PART_ROWS", 3)
