@@ -20,7 +20,7 @@ import pytest
 import viewkeep
 from viewkeep.access.readers import ViewReader
 from viewkeep.codec.many import hash_keys
-from viewkeep.engine import changes, frames, join, level, parcels, state
+from viewkeep.engine import amounts, changes, frames, join, parcels, state
 from viewkeep.engine import ordered as tables
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.housekeeping import housekeep
@@ -215,7 +215,7 @@ class Play:
         self.patch.setattr(state, "ROWS_AT_ONCE", random.choice([1, 2, 20_000]))
         self.patch.setattr(parcels, "_COMBINE_AT", random.choice([1, 100_000]))
         self.patch.setattr(parcels, "_SEND_AT", random.choice([1, 3, 400_000]))
-        self.patch.setattr(level, "_FEW", random.choice([1, 3, 10_000]))
+        self.patch.setattr(amounts, "TOGETHER", random.choice([1, 3, 10_000]))
         self.patch.setattr(changes, "_FEW", random.choice([1, 3, 10_000]))
         self.patch.setattr(changes, "_MUCH", random.choice([1, 300, 1 << 20]))
         self.patch.setattr(frames, "_FEW", random.choice([0, 1_000]))

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from viewkeep.stores.contract import ROW_BYTES
 
-__all__ = ["ROW_BYTES", "amount", "amount_of", "parts", "row_amounts", "row_sizes"]
+TOGETHER = 10_000
+"""The amount of an operator's changes that are handed on together, as one part."""
+
+__all__ = ["ROW_BYTES", "TOGETHER", "amount", "amount_of", "parts", "row_amounts", "row_sizes"]
 
 _SLOT = 16  # bytes of a text besides its letters
 

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
+from viewkeep.engine import amounts
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
@@ -43,8 +44,6 @@ from viewkeep.plan.nodes import Aggregate, Source
 from viewkeep.plan.program import Feed, Operator, Program, producer_id
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Store
-
-_FEW = 10_000  # as amounts, below which changes wait for more
 
 
 def run_sources(
@@ -212,7 +211,7 @@ def _together(deltas: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         if delta.height:
             held.append(delta)
             held_amount += amount(delta)
-        if held_amount >= _FEW:
+        if held_amount >= amounts.TOGETHER:
             yield _joined(held)
             held, held_amount = [], 0
     if held:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from typing import Any
 
 from viewkeep.codec.many import hash_key
+from viewkeep.engine.amounts import TOGETHER, amount_of
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.operators import Executor, Fed
@@ -44,6 +45,9 @@ def run_rows(
         return _Run(store, epoch, _lane(program), announce).run()
     except TooMany:
         return None
+
+
+_SLOT = 16  # bytes of a value in a frame besides those of its text, at most
 
 
 class _Run:
@@ -126,6 +130,7 @@ class _Run:
                 rows = self._run_operator(executor, self.state(shard), boxes)
             if not rows:
                 continue
+            _check_part(rows)
             for reader, place in self.program.readers(name):
                 with self.blame(reader.id):
                     port = self.lane.port(reader.id, place)
@@ -199,6 +204,15 @@ class _Sent:
             inputs = run.inputs[executor.operator.level]
             for shard, boxes in held.items():
                 inputs[shard][name].append(executor.combined(boxes))
+
+
+def _check_part(rows: Rows) -> None:
+    """Give up where the columns lane may hand on changes in several parts: sums would differ."""
+    texts = sum(len(cell) for _, values, _ in rows for cell in values if type(cell) is bytes)
+    keys = sum(len(key) for key, _, _ in rows)
+    slots = _SLOT * (len(rows[0][1]) + 2) * len(rows)
+    if amount_of(len(rows), texts + keys + slots) >= TOGETHER:
+        raise TooMany
 
 
 def _changes(batch: LogBatch, unpack: Any) -> Rows:
