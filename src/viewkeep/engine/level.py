@@ -9,38 +9,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine import amounts
-from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.loading import Chunk, Progress
+from viewkeep.engine.operators import Executor, executor
 from viewkeep.engine.parcels import (
     REPORT,
     ROWS,
     SHARD,
-    Frames,
     Outbox,
     encode_rows,
     pack,
     port_name,
 )
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.readers import rows_from, run_reader
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import PipelineError
-from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
-from viewkeep.plan.nodes import Aggregate, Source
+from viewkeep.ops.arrange import changes_of, net_rows
+from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Feed, Operator, Program, producer_id
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Store
@@ -136,6 +135,7 @@ def run_level(
     if level == 1:
         here = (*program.at_level(0), *here)  # whose rows come from logs that were cut
     targets = {operator.id for operator in here}
+    executors = {operator.id: executor(operator) for operator in here}
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
     progress = Progress()
     rows_in = written = 0
@@ -154,7 +154,8 @@ def run_level(
                 chunks = _state_chunks(epoch, state, program, operator)
                 for loaded, chunk in chunks.items():
                     progress.note(loaded, shard, chunk)
-                for delta in _together(_run_operator(program, operator, state, inbox)):
+                heard = program.is_heard(operator.id)
+                for delta in _together(_run(executors[operator.id], state, inbox, heard)):
                     _hand_on(program, operator, delta, chunks, state, inbox, outbox, blame)
                     if outbox.full:
                         yield from outbox.messages()
@@ -162,7 +163,7 @@ def run_level(
                 if feed.id in chunks:
                     with blame(consumer.id):
                         loaded_rows = state_rows(operator, chunks[feed.id])
-                        for rows in rows_from(operator, state, loaded_rows):
+                        for rows in executors[operator.id].rows_for(state, loaded_rows):
                             _feed(consumer, feed, rows, inbox, outbox)
                             if outbox.full:
                                 yield from outbox.messages()
@@ -172,36 +173,13 @@ def run_level(
     yield REPORT, progress.report(level, rows_in, written, spent).encode()
 
 
-def _run_operator(
-    program: Program, operator: Operator, state: ShardState, inbox: Inbox
+def _run(
+    executor: Executor[Any, Any], state: ShardState, inbox: Inbox, heard: bool
 ) -> Iterator[pl.DataFrame]:
-    """The changes of an operator's rows, part by part; none of an Arrange that nobody reads."""
-    if operator.ports:
-        for changes in inbox.ports(operator):
-            yield from run_reader(operator, state, changes)
-        return
-    for frames in inbox.parts(operator):
-        yield from _run_part(program, operator, state, frames)
+    """The changes of an operator's rows, part by part."""
+    for given in executor.inputs(inbox):
+        yield from executor.run_columns(state, given, heard)
         state.commit_if_much()
-
-
-def _run_part(
-    program: Program, operator: Operator, state: ShardState, frames: Frames
-) -> Iterator[pl.DataFrame]:
-    if isinstance(operator.node, Aggregate):
-        heard = bool(program.consumers(operator.id) or program.readers(operator.id))
-        delta = run_aggregate(operator, state, frames, heard)
-        if delta is not None:
-            yield delta
-    elif ROWS in frames:
-        if not program.readers(operator.id):
-            state.stage(operator.rows_table, *changes_of(frames[ROWS]))
-            return
-        net = net_rows(frames[ROWS])
-        state.stage(operator.rows_table, *keyed(net))
-        if net.height:
-            rows = operator.rows_table.row_codec.decode_series(net[ROW])
-            yield rows.hstack([net[KEY], net[WEIGHT]])
 
 
 def _together(deltas: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -88,9 +88,9 @@ def merging(totals: Sequence[Linear]) -> list[Callable[[list[Group], int, Group]
         if isinstance(total, Parity):
             made.append(_xored)
         elif _is_pair(total):
-            made += [_added, _paired, _nothing, *[_added] * (len(total.columns) - 3)]
+            made += [added, _paired, _nothing, *[added] * (len(total.columns) - 3)]
         else:
-            made += [_added] * len(total.columns)
+            made += [added] * len(total.columns)
     return made
 
 
@@ -206,7 +206,8 @@ def _mean(scale: int, output: Output) -> Callable[[int, int, bool], int | None]:
     return mean
 
 
-def _added(parts: list[Group], at: int, made: Group) -> None:
+def added(parts: list[Group], at: int, made: Group) -> None:
+    """Merge a slot by adding up."""
     made[at] = sum(part[at] for part in parts)  # type: ignore[misc]
 
 

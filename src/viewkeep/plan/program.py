@@ -91,6 +91,10 @@ class Program:
                 found.setdefault(port.producer, []).append((operator, which))
         return {producer: tuple(readers) for producer, readers in found.items()}
 
+    def is_heard(self, operator: str) -> bool:
+        """Whether anyone wants the changes of an operator."""
+        return bool(self.consumers(operator) or self.readers(operator))
+
     def uses(self, view: str, operator: str) -> bool:
         """Whether a view stands on an operator."""
         return operator in self.placements[view].operators

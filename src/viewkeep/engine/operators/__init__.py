@@ -13,7 +13,7 @@ from viewkeep.engine.operators.window import WindowExecutor
 from viewkeep.plan.nodes import Aggregate, Arrange, Join, TopK, Window
 from viewkeep.plan.program import Operator
 
-EXECUTORS: dict[type, type[Executor[Any]]] = {
+EXECUTORS: dict[type, type[Executor[Any, Any]]] = {
     Arrange: ArrangeExecutor,
     Aggregate: AggregateExecutor,
     Join: JoinExecutor,
@@ -22,7 +22,7 @@ EXECUTORS: dict[type, type[Executor[Any]]] = {
 }
 
 
-def executor(operator: Operator) -> Executor[Any]:
+def executor(operator: Operator) -> Executor[Any, Any]:
     """What runs an operator."""
     return EXECUTORS[type(operator.node)](operator)
 

@@ -46,18 +46,33 @@ class AggregateExecutor(Fed[Gains]):
         self.node, self.kept = operator.node, operator.accumulators
         self.table = operator.rows_table
         self.keys = len(self.node.keys)
-        totals = self.kept.plain
         self.first_total = self.keys + 1
-        self._merging = [rowtotals._added, *rowtotals.merging(totals)]
-        self._pairs = rowtotals.pairs_among(totals, self.first_total)
-        self.settles = bool(self._pairs)
-        self.has_rows = all(map(rowtotals.has_row_form, self.kept.totals)) and all(
+
+    @property
+    def has_rows(self) -> bool:
+        return self._has_rows
+
+    @cached_property
+    def _has_rows(self) -> bool:
+        return all(map(rowtotals.has_row_form, self.kept.totals)) and all(
             map(rowtotals.output_has_row_form, self.kept.outputs)
         )
-        self.orders = [
+
+    @cached_property
+    def orders(self) -> list[OrderedRows]:
+        """The ordered tables."""
+        return [
             OrderedRows(table, order, self.kept)
-            for table, order in zip(operator.tables[1:], self.kept.ordered, strict=True)
+            for table, order in zip(self.operator.tables[1:], self.kept.ordered, strict=True)
         ]
+
+    @cached_property
+    def _pairs(self) -> list[int]:
+        return rowtotals.pairs_among(self.kept.plain, self.first_total)
+
+    @property
+    def settles(self) -> bool:
+        return bool(self._pairs)
 
     def code(self) -> Iterator[tuple[str, str]]:
         if self.has_rows:
@@ -94,7 +109,8 @@ class AggregateExecutor(Fed[Gains]):
 
     def _merged(self, groups: list[list[Any]]) -> list[Any]:
         made = list(groups[0])
-        for at, merge in enumerate(self._merging, self.keys):
+        merging = [rowtotals.added, *rowtotals.merging(self.kept.plain)]
+        for at, merge in enumerate(merging, self.keys):
             merge(groups, at, made)
         return made
 
@@ -190,8 +206,8 @@ class AggregateExecutor(Fed[Gains]):
 
     # -- running -------------------------------------------------------------------------------
 
-    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
-        delta = run_aggregate(self.operator, state, frames, heard)
+    def run_columns(self, state: ShardState, given: Frames, heard: bool) -> Iterator[pl.DataFrame]:
+        delta = run_aggregate(self.operator, state, given, heard)
         if delta is not None:
             yield delta
 

@@ -41,14 +41,14 @@ class ArrangeExecutor(Fed[Encoded]):
         yield "row bytes", codec.packer.source
         yield "and back", codec.unpacker.source
 
-    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
+    def run_columns(self, state: ShardState, given: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         table = self.operator.rows_table
-        if ROWS not in frames:
+        if ROWS not in given:
             return
         if not heard:
-            state.stage(table, *changes_of(frames[ROWS]))
+            state.stage(table, *changes_of(given[ROWS]))
             return
-        net = net_rows(frames[ROWS])
+        net = net_rows(given[ROWS])
         state.stage(table, *keyed(net))
         if net.height:
             rows = table.row_codec.decode_series(net[ROW])

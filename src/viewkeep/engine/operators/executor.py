@@ -9,30 +9,36 @@ columns lane; `frames_of` and `fill` convert between them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 import polars as pl
 
+from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.parcels import Frames, port_name
 from viewkeep.engine.rows.convert import frame_of
 from viewkeep.engine.rows.delta import Boxes, Rows
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.steps import run_steps
 from viewkeep.ops.rowcode import RowWriter
 from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
-B = TypeVar("B")
+B = TypeVar("B")  # what has come for an operator, in the rows lane
+C = TypeVar("C")  # the same in the columns lane
+Batches: TypeAlias = Mapping[str, Iterable[pl.DataFrame]]  # changes by port
 
 
-class Executor(ABC, Generic[B]):
+class Executor(ABC, Generic[B, C]):
     """Runs one operator, of whatever program."""
-
-    has_rows: bool = True
-    """Whether the rows lane can run it."""
 
     def __init__(self, operator: Operator):
         self.operator = operator
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the rows lane can run it."""
+        return True
 
     @property
     def shape(self) -> tuple[Column, ...]:
@@ -44,12 +50,25 @@ class Executor(ABC, Generic[B]):
         return iter(())
 
     @abstractmethod
-    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
+    def inputs(self, inbox: Inbox) -> Iterator[C]:
+        """What has come for it in the columns lane, in parts of bounded size."""
+
+    @property
+    @abstractmethod
+    def nothing(self) -> C:
+        """No input, in the columns lane."""
+
+    @abstractmethod
+    def run_columns(self, state: ShardState, given: C, heard: bool) -> Iterator[pl.DataFrame]:
         """Stage what the input does to the state; the changes of the operator's rows if heard."""
 
     @abstractmethod
     def run_rows(self, state: ShardState, boxes: Sequence[B], heard: bool) -> Rows:
         """The same in the rows lane. Each box is of one sender, combined there."""
+
+    def rows_for(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Its rows at the epoch before, out of some rows of the table that it starts from."""
+        yield rows
 
     @abstractmethod
     def new_box(self) -> B:
@@ -64,12 +83,19 @@ class Executor(ABC, Generic[B]):
         """Boxes of one sender as one."""
 
     @abstractmethod
-    def frames_of(self, boxes: Sequence[B]) -> Frames:
+    def frames_of(self, boxes: Sequence[B]) -> C:
         """Boxes as the input of the columns lane."""
 
 
-class Fed(Executor[B]):
+class Fed(Executor[B, Frames]):
     """An operator with state, fed by producers through filters and projections."""
+
+    def inputs(self, inbox: Inbox) -> Iterator[Frames]:
+        return inbox.parts(self.operator)
+
+    @property
+    def nothing(self) -> Frames:
+        return {}
 
     @abstractmethod
     def write_input(self, writer: RowWriter, shard: str) -> None:
@@ -83,15 +109,38 @@ class Fed(Executor[B]):
     def fill(self, boxes: Boxes[B], frames: Frames) -> None:
         """Put frames with a shard for each row into boxes."""
 
-    settles = False
-    """Whether boxes are finished by `settle` when a delta has been put into them."""
+    @property
+    def settles(self) -> bool:
+        """Whether boxes are finished by `settle` when a delta has been put into them."""
+        return False
 
     def settle(self, box: B) -> None:
         """Finish a box."""
 
 
-class Reader(Executor[list[Rows]]):
-    """An operator without state, which reads the arrangements at its ports."""
+class Reader(Executor[list[Rows], Batches]):
+    """An operator without state, which reads the arrangements at its ports.
+
+    Law: what it gives out depends on its arrangements at the epoch before and on their changes;
+    each of its rows has the key of a row of its first arrangement. So the part of its rows that
+    belongs to some rows of that arrangement can be made at any time: that loads its consumers.
+    """
+
+    def rows_for(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        rows = run_steps(self.operator.ports[0].narrowed[1], rows)
+        if rows.height:
+            yield from self.rows_from(state, rows)
+
+    @abstractmethod
+    def rows_from(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Its rows at the epoch before that belong to some rows of its first port."""
+
+    def inputs(self, inbox: Inbox) -> Iterator[Batches]:
+        return inbox.ports(self.operator)
+
+    @property
+    def nothing(self) -> Batches:
+        return {}
 
     def new_box(self) -> list[Rows]:
         return [[] for _ in self.operator.ports]
@@ -105,10 +154,10 @@ class Reader(Executor[list[Rows]]):
             for place in range(len(self.operator.ports))
         ]
 
-    def frames_of(self, boxes: Sequence[list[Rows]]) -> Frames:
+    def frames_of(self, boxes: Sequence[list[Rows]]) -> Batches:
         ports = self.combined(boxes)
         return {
-            port_name(place): frame_of(rows, self.operator.ports[place].columns)
+            port_name(place): [frame_of(rows, self.operator.ports[place].columns)]
             for place, rows in enumerate(ports)
             if rows
         }

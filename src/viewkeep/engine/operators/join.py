@@ -13,13 +13,14 @@ A row of the result has the key of its left row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import polars as pl
 
-from viewkeep.engine.operators.executor import Reader
+from viewkeep.engine.join import join_rows, run_join
+from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import MOST_ROWS, Side
-from viewkeep.engine.parcels import Frames
-from viewkeep.engine.readers import run_reader
+from viewkeep.engine.parcels import port_name
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.nodes import Join
@@ -34,16 +35,28 @@ class JoinExecutor(Reader):
         super().__init__(operator)
         assert isinstance(operator.node, Join)
         self.node = operator.node
-        self.sides = [Side(port) for port in operator.ports]
-        self.has_rows = all(side.has_rows for side in self.sides)
+
+    @cached_property
+    def sides(self) -> list[Side]:
+        """The arrangements, left and right."""
+        return [Side(port) for port in self.operator.ports]
+
+    @property
+    def has_rows(self) -> bool:
+        return all(side.has_rows for side in self.sides)
 
     @property
     def shape(self) -> tuple[Column, ...]:
         left, right = (port.columns for port in self.operator.ports)
         return left + right if self.node.shows_right else left
 
-    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
-        return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
+    def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
+        if given:
+            left, right = (given.get(port_name(port), ()) for port in range(2))
+            yield from run_join(self.operator, state, left, right)
+
+    def rows_from(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        return join_rows(self.operator, state, rows)
 
     def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         left, right = self.combined(boxes)

@@ -7,16 +7,17 @@ goes; so the cost does not grow with the group. The rows of a group lie in the o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import polars as pl
 
 from viewkeep.codec.keys import KEPT
-from viewkeep.engine.operators.executor import Reader
+from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import Side
-from viewkeep.engine.parcels import Frames
-from viewkeep.engine.readers import run_reader
+from viewkeep.engine.parcels import port_name
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.topk import run_top_k, top_rows
 from viewkeep.plan.nodes import TopK
 from viewkeep.plan.program import Operator
 from viewkeep.types import Column
@@ -29,15 +30,26 @@ class TopKExecutor(Reader):
         super().__init__(operator)
         assert isinstance(operator.node, TopK)
         self.node = operator.node
-        self.side = Side(operator.ports[0])
-        self.has_rows = self.side.has_rows
+
+    @cached_property
+    def side(self) -> Side:
+        """The arrangement."""
+        return Side(self.operator.ports[0])
+
+    @property
+    def has_rows(self) -> bool:
+        return self.side.has_rows
 
     @property
     def shape(self) -> tuple[Column, ...]:
         return self.operator.ports[0].columns
 
-    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
-        return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
+    def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
+        if given:
+            yield from run_top_k(self.operator, state, given[port_name(0)])
+
+    def rows_from(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        return top_rows(self.operator, state, rows)
 
     def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         (changes,) = self.combined(boxes)

@@ -6,20 +6,26 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from viewkeep.engine.operators.executor import Reader
-from viewkeep.engine.parcels import Frames
-from viewkeep.engine.readers import run_reader
+from viewkeep.engine.operators.executor import Batches, Reader
+from viewkeep.engine.parcels import port_name
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.windows import run_window, window_rows
 
 
 class WindowExecutor(Reader):
     """Runs window functions."""
 
-    has_rows = False
+    @property
+    def has_rows(self) -> bool:
+        return False
 
-    def run_columns(self, state: ShardState, frames: Frames, heard: bool) -> Iterator[pl.DataFrame]:
-        return run_reader(self.operator, state, {name: [frame] for name, frame in frames.items()})
+    def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
+        if given:
+            yield from run_window(self.operator, state, pl.concat(given[port_name(0)]))
+
+    def rows_from(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        return window_rows(self.operator, state, rows)
 
     def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         raise ColumnsNeeded

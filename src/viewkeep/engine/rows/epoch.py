@@ -147,9 +147,11 @@ class _Run:
             sent.stayed.clear()
         sent.flush()
 
-    def _run_operator(self, executor: Executor[Any], state: ShardState, boxes: list[Any]) -> Rows:
+    def _run_operator(
+        self, executor: Executor[Any, Any], state: ShardState, boxes: list[Any]
+    ) -> Rows:
         count = sum(map(executor.size, boxes))
-        heard = self.lane.is_heard(executor.operator.id)
+        heard = self.program.is_heard(executor.operator.id)
         self.rows_in[executor.operator.level] += count
         if executor.has_rows and 0 < count <= FEW:
             try:
@@ -157,8 +159,8 @@ class _Run:
             except ColumnsNeeded:
                 pass
         rows: Rows = []
-        frames = executor.frames_of(boxes) if count else {}
-        for delta in executor.run_columns(state, frames, heard):
+        given = executor.frames_of(boxes) if count else executor.nothing
+        for delta in executor.run_columns(state, given, heard):
             rows += rows_of(delta, executor.shape)
         return rows
 

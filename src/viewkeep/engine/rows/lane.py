@@ -67,7 +67,7 @@ class Lane:
         self.program = program
         self._known_executors = {} if before is None else before._executors
         self._known_feeds = {} if before is None else before._row_feeds
-        self._executors: dict[str, Executor[Any]] = {}
+        self._executors: dict[str, Executor[Any, Any]] = {}
         self._row_feeds: dict[str, RowFeed] = {}
         self._feeds: dict[str, ConsumerIndex[RowFeed]] = {}
         self._ports: dict[tuple[str, int], Callable[[Rows], Rows] | None] = {}
@@ -83,7 +83,7 @@ class Lane:
         """The base tables by number."""
         return {source.number: source for source in self.program.sources}
 
-    def executor(self, name: str) -> Executor[Any]:
+    def executor(self, name: str) -> Executor[Any, Any]:
         """What runs an operator."""
         made = self._executors.get(name)
         if made is None:
@@ -93,10 +93,6 @@ class Lane:
                 made = executor(operator)
             self._executors[name] = made
         return made
-
-    def is_heard(self, name: str) -> bool:
-        """Whether anyone wants the changes of an operator."""
-        return bool(self.program.consumers(name) or self.program.readers(name))
 
     def feeds(self, producer: str) -> ConsumerIndex[RowFeed]:
         """The ways from a producer (an operator's id, or `table:NUMBER`)."""
