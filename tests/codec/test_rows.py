@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeep.codec import rows
+from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Corrupt, InvalidRow
@@ -183,3 +184,12 @@ def test_codecs_are_values():
     codec = RowCodec((Column("a", INT), Column("s", STRING)))
     assert pickle.loads(pickle.dumps(codec)) == codec
     assert len({codec, RowCodec(codec.columns), RowCodec(codec.columns, 2)}) == 2
+
+
+def test_thousands_of_columns() -> None:
+    """What is generated for them stays flat enough for Python's compiler."""
+    codec = RowCodec([Column(f"c{place}", STRING) for place in range(4_000)])
+    row = tuple(f"{place}" for place in range(4_000))
+    assert codec.decode_one(codec.encode_one(row)) == row
+    key = KeyCodec((STRING,) * 4_000)
+    assert key.packer.call(*[b"x"] * 4_000) == b"\1x\0\0" * 4_000

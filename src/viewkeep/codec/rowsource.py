@@ -115,7 +115,7 @@ def row_packer(columns: tuple[Column, ...], version: int) -> Generated:
         body.append(f"if e{len(tail) - 1} > {MAX_VARIABLE}: raise TOO_LONG")
     bits = f'nulls.to_bytes({_bitmap(columns)}, "little")'
     fixed = ", ".join([str(version), bits, *slots])
-    body.append(" + ".join([f"return PACK({fixed})", *tail]))
+    body.append(f"return {_concatenated([f'PACK({fixed})', *tail])}")
     names = {
         "PACK": row_struct(columns).pack,
         "ZEROS": bytes(16),
@@ -204,8 +204,12 @@ def key_packer(types: tuple[DataType, ...], descending: tuple[bool, ...]) -> Gen
             part, null = f"({part}).translate(INVERT)", null.translate(INVERT)
         parts.append(f"({null!r} if {value} is None else {part})")
     given = ", ".join(f"c{place}" for place in range(len(types)))
-    whole = " + ".join(parts) or 'b""'
-    return compiled([f"def key({given}):", f"    return {whole}"], names)
+    return compiled([f"def key({given}):", f"    return {_concatenated(parts)}"], names)
+
+
+def _concatenated(parts: Sequence[str]) -> str:
+    """The source of bytes put together: Python cannot compile a sum of thousands of terms."""
+    return " + ".join(parts) if 0 < len(parts) <= 8 else f'b"".join({tuple_source(parts)})'
 
 
 @lru_cache(_KEPT_SOURCES)
