@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import viewkeep
 from viewkeep.codec.keys import KeyCodec, bounded
-from viewkeep.engine import changes, pages, parcels
+from viewkeep.engine import changes, exchange, pages
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan
@@ -461,7 +461,7 @@ def test_values_come_combined_or_apart(
 ) -> None:
     monkeypatch.setattr(log, "BATCH_OPERATIONS", 40)
     monkeypatch.setattr(changes, "_FEW", 1)
-    monkeypatch.setattr(parcels, "_COMBINE_AT", 50)
+    monkeypatch.setattr(exchange, "_COMBINE_AT", 50)
     monkeypatch.setattr(ordered, "_LARGE", 10)
     monkeypatch.setattr(ordered, "_SAMPLED", 2)
     random, rows = Random(5), dict[int, tuple[int, int]]()
@@ -499,16 +499,16 @@ def test_values_are_combined_if_few_are_different(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, g: str, x: str, combined: bool
 ) -> None:
     seen: list[bool] = []
-    differ = parcels.mostly_differ
+    differ = exchange.mostly_differ
 
     def watched(parts: Sequence[pl.DataFrame]) -> bool:
         seen.append(differ(parts))
         return seen[-1]
 
-    monkeypatch.setattr(parcels, "mostly_differ", watched)
+    monkeypatch.setattr(exchange, "mostly_differ", watched)
     monkeypatch.setattr(log, "BATCH_OPERATIONS", 400)
     monkeypatch.setattr(changes, "_FEW", 1)
-    monkeypatch.setattr(parcels, "_COMBINE_AT", 5)
+    monkeypatch.setattr(exchange, "_COMBINE_AT", 5)
     with viewkeep.make(tmp_path / "test.vk", nodes=1) as db:
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
         pairs = f"SELECT {g} AS g, {x} AS x FROM t"

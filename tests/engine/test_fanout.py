@@ -12,7 +12,7 @@ from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.many import hash_keys
 from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.fanout import fan_out
-from viewkeep.engine.parcels import encode_rows
+from viewkeep.engine.operators.arrange import encode_rows
 from viewkeep.engine.programs import newest_plan
 from viewkeep.engine.steps import run_steps
 from viewkeep.ops.arrange import ROW

@@ -15,9 +15,10 @@ import viewkeep
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine import inbox as inbox_module
 from viewkeep.engine import spool as spool_module
+from viewkeep.engine.exchange import ROWS
 from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.parcels import ROWS
+from viewkeep.engine.operators.arrange import ArrangeExecutor
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.spool import Mailbox
 from viewkeep.ops.arrange import ROW
@@ -48,12 +49,12 @@ import resource
 import sys
 resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[3]) << 20,) * 2)
 import viewkeep
-from viewkeep.engine import inbox, join, parcels, spool, state
+from viewkeep.engine import inbox, join, exchange, spool, state
 from viewkeep.engine.local import catch_up
 share = int(sys.argv[2])
 join.ROWS_AT_ONCE //= share
-parcels._COMBINE_AT //= share
-parcels._SEND_AT //= share
+exchange._COMBINE_AT //= share
+exchange._SEND_AT //= share
 inbox.PART_ROWS //= share
 spool.HELD_BYTES = inbox.HELD_BYTES = spool.HELD_BYTES // share
 state._MUCH_ROWS //= share
@@ -79,7 +80,7 @@ def test_parts_hold_all_rows_of_a_key(tmp_path: Path, monkeypatch: pytest.Monkey
         for start in range(0, len(rows), 100):
             frame = pl.DataFrame(rows[start : start + 100], (KEY, ROW, WEIGHT), orient="row")
             inbox.put(operator.id, ROWS, frame)
-        parts = [set(part[ROWS][KEY].to_list()) for part in inbox.parts(operator)]
+        parts = [set(part[ROWS][KEY].to_list()) for part in inbox.parts(ArrangeExecutor(operator))]
         assert 4 <= len(parts) <= 7
         assert sum(map(len, parts)) == len(set.union(*parts)) == len(keys)
         assert [max(part) for part in parts] == sorted(max(part) for part in parts)

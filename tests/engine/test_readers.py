@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from viewkeep.engine import inbox, join, loading, parcels, state, topk
+from viewkeep.engine import exchange, inbox, join, loading, state, topk
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.expr import Call, Expr, Lit, Ref
@@ -271,8 +271,8 @@ def test_readers_equal_recomputation(seed: int) -> None:
 def test_in_the_smallest_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read, joined, combined and sent at once changes nothing."""
     monkeypatch.setattr(join, "ROWS_AT_ONCE", 2)
-    monkeypatch.setattr(parcels, "_COMBINE_AT", 1)
-    monkeypatch.setattr(parcels, "_SEND_AT", 2)
+    monkeypatch.setattr(exchange, "_COMBINE_AT", 1)
+    monkeypatch.setattr(exchange, "_SEND_AT", 2)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 2)
     monkeypatch.setattr(state, "_MUCH_ROWS", 2)
     monkeypatch.setattr(inbox, "PART_ROWS", 3)

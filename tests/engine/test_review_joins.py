@@ -20,13 +20,13 @@ import pytest
 import viewkeep
 from viewkeep.access.readers import ViewReader
 from viewkeep.codec.many import hash_keys
-from viewkeep.engine import amounts, changes, frames, join, parcels, state
+from viewkeep.engine import amounts, changes, exchange, frames, join, state
 from viewkeep.engine import ordered as tables
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
+from viewkeep.engine.exchange import REPORT, Exchanged, Outbox, encode_keys
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.parcels import REPORT, Outbox, encode_keys
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.spool import Message
@@ -34,7 +34,7 @@ from viewkeep.engine.state import ShardState
 from viewkeep.engine.stretches import Stretch, levels_to_run, whole_logs
 from viewkeep.ops import arrange
 from viewkeep.ops import ordered as values
-from viewkeep.plan.program import Operator, Program
+from viewkeep.plan.program import Program
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
 from viewkeep.sql.statements import CreateView
@@ -213,8 +213,8 @@ class Play:
         random, store = self.random, self.store
         self.patch.setattr(join, "ROWS_AT_ONCE", random.choice([1, 2, 200_000]))
         self.patch.setattr(state, "ROWS_AT_ONCE", random.choice([1, 2, 20_000]))
-        self.patch.setattr(parcels, "_COMBINE_AT", random.choice([1, 100_000]))
-        self.patch.setattr(parcels, "_SEND_AT", random.choice([1, 3, 400_000]))
+        self.patch.setattr(exchange, "_COMBINE_AT", random.choice([1, 100_000]))
+        self.patch.setattr(exchange, "_SEND_AT", random.choice([1, 3, 400_000]))
         self.patch.setattr(amounts, "TOGETHER", random.choice([1, 3, 10_000]))
         self.patch.setattr(changes, "_FEW", random.choice([1, 3, 10_000]))
         self.patch.setattr(changes, "_MUCH", random.choice([1, 300, 1 << 20]))
@@ -368,8 +368,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     most = [0]
     put = Outbox.put
 
-    def watched(self: Outbox, operator: Operator, name: str, frame: pl.DataFrame) -> None:
-        put(self, operator, name, frame)
+    def watched(self: Outbox, to: Exchanged, name: str, frame: pl.DataFrame) -> None:
+        put(self, to, name, frame)
         most[0] = max(most[0], self._amount)
 
     monkeypatch.setattr(Outbox, "put", watched)
@@ -386,7 +386,7 @@ def test_loading_from_a_join_is_sent_in_pieces(
         model.put([{"id": n, "part": 0, "k": 1} for n in range(100)], "b")
         catch_up(model.store)
         held[0] = 0
-        monkeypatch.setattr(parcels, "_SEND_AT", 200)
+        monkeypatch.setattr(exchange, "_SEND_AT", 200)
         monkeypatch.setattr(join, "ROWS_AT_ONCE", 100)
         monkeypatch.setattr(state, "ROWS_AT_ONCE", 100)
         model.create_view(f"CREATE VIEW late AS SELECT a.id, a.k, b.id AS j, b.k AS kk {join_text}")
@@ -401,7 +401,7 @@ def test_many_views_are_loaded_in_pieces(held: list[int], monkeypatch: pytest.Mo
         model.put([{"id": n, "k": n} for n in range(100)])
         catch_up(model.store)
         held[0] = 0
-        monkeypatch.setattr(parcels, "_SEND_AT", 200)
+        monkeypatch.setattr(exchange, "_SEND_AT", 200)
         for n in range(20):
             model.create_view(f"CREATE VIEW v{n} AS SELECT k + {n} AS x, id FROM a ORDER BY x")
         catch_up(model.store)

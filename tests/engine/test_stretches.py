@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from viewkeep.delta import WEIGHT
 from viewkeep.engine import stretches
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
+from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.local import catch_up, run_epoch
-from viewkeep.engine.parcels import REPORT
+from viewkeep.engine.operators import executors
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import reports_of
 from viewkeep.engine.spool import Message
@@ -270,13 +271,14 @@ def sent_by(
     history: History, epoch: OpenEpoch, stretches: list[Stretch], name: str
 ) -> list[pl.DataFrame]:
     """The frames of one name that come to the only operator."""
-    (operator,) = load_plan(history.store, epoch.plan).program.operators
+    program = load_plan(history.store, epoch.plan).program
+    (operator,) = program.operators
     sent = [m for s in stretches for m in run_sources(history.store, epoch, s)]
     frames = []
     for shard, blob in sent:
         if shard != REPORT:
             inbox = Inbox({operator.id})
             assert not list(inbox.receive(shard, [blob]))
-            (part,) = inbox.parts(operator)
+            (part,) = inbox.parts(executors(program)[operator.id])
             frames.append(part[name])
     return frames

@@ -14,8 +14,8 @@ from viewkeep.codec.many import hash_key
 from viewkeep.delta import KEY, weighted
 from viewkeep.engine.anchors import move_anchors
 from viewkeep.engine.collect import recollect
+from viewkeep.engine.exchange import GROUPS, Frames, values_name
 from viewkeep.engine.ordered import Changes, advance_values, extremes
-from viewkeep.engine.parcels import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregate import (

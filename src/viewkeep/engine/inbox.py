@@ -21,9 +21,9 @@ import polars as pl
 from viewkeep.codec.many import hash_keys
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.amounts import amount, amount_of, row_amounts
+from viewkeep.engine.exchange import VALUES, Exchanged, Frames, Item
 from viewkeep.engine.frames import Body, from_body, to_body
 from viewkeep.engine.groups import group_bytes
-from viewkeep.engine.parcels import VALUES, Frames, Item, combine
 from viewkeep.engine.spool import HELD_BYTES, Message, Place, Spool
 from viewkeep.plan.program import Operator
 
@@ -130,13 +130,13 @@ class Inbox:
         """The operators for which something has come."""
         return list(self._inputs)
 
-    def parts(self, operator: Operator) -> Iterator[Frames]:
+    def parts(self, to: Exchanged) -> Iterator[Frames]:
         """All that has arrived for an operator, key range by key range.
 
         Each frame is combined but those of values. If nothing has come that is one empty part.
         """
-        for names in self._shares(operator, _keys):
-            yield {name: _whole(operator, name, batches) for name, batches in names.items()}
+        for names in self._shares(to.operator, _keys):
+            yield {name: _whole(to, name, batches) for name, batches in names.items()}
 
     def ports(self, operator: Operator) -> Iterator[Mapping[str, Iterable[pl.DataFrame]]]:
         """All that has arrived for a reader, by port; of one that has groups, some after others.
@@ -233,6 +233,6 @@ def _firsts(batches: Iterable[Batches], count: int, by: _Column) -> pl.Series:
     return keys[KEY].gather(places).unique().sort()
 
 
-def _whole(operator: Operator, name: str, batches: Batches) -> pl.DataFrame:
+def _whole(to: Exchanged, name: str, batches: Batches) -> pl.DataFrame:
     parts = list(batches.taken())
-    return pl.concat(parts) if name.startswith(VALUES) else combine(operator, name, parts)
+    return pl.concat(parts) if name.startswith(VALUES) else to.combine(name, parts)

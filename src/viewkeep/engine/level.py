@@ -20,18 +20,17 @@ from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
 from viewkeep.engine.epochs import OpenEpoch
-from viewkeep.engine.inbox import Inbox
-from viewkeep.engine.loading import Chunk, Progress
-from viewkeep.engine.operators import Executor, executor
-from viewkeep.engine.parcels import (
+from viewkeep.engine.exchange import (
     REPORT,
     ROWS,
     SHARD,
     Outbox,
-    encode_rows,
-    pack,
     port_name,
 )
+from viewkeep.engine.inbox import Inbox
+from viewkeep.engine.loading import Chunk, Progress
+from viewkeep.engine.operators import Executor, Executors, executors
+from viewkeep.engine.operators.arrange import encode_rows
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
@@ -56,6 +55,7 @@ def run_sources(
     began = time.perf_counter()
     node, is_whole = stretch.node, stretch.is_whole(epoch)
     program = load_plan(store, epoch.plan).program
+    running = executors(program)
     blame = Blame(program, announce)
     outbox = Outbox(store.shards)
     inbox = Inbox(())
@@ -71,9 +71,9 @@ def run_sources(
                         inbox.put(operator.id, ROWS, pl.DataFrame([*kept, rows[HOME]]))
                     else:
                         net = net_rows(pl.DataFrame([*kept, rows[HOME].alias(SHARD)]))
-                        outbox.put(operator, ROWS, net)
+                        outbox.put(running[operator.id], ROWS, net)
                 else:
-                    outbox.add(operator, rows)
+                    outbox.add(running[operator.id], rows)
             if outbox.full:
                 yield from outbox.messages()
 
@@ -105,7 +105,7 @@ def run_sources(
         if feed.id in epoch.loading:
             yield from send(constant_rows(values), [(operator, feed)])
             progress.note(feed.id, 0, Chunk("", [], [], more=False))
-    written = _write_local(store, epoch, program, inbox, blame)
+    written = _write_local(store, epoch, running, inbox, blame)
     yield from outbox.messages()
     spent = time.perf_counter() - began
     yield REPORT, progress.report(0, rows_in, written, spent).encode()
@@ -122,6 +122,7 @@ def run_level(
     """A higher level for some shards. Runs for every shard, messages or none; passes reports on."""
     began = time.perf_counter()
     program = load_plan(store, epoch.plan).program
+    running = executors(program)
     blame = Blame(program, announce)
     mailbox = Mailbox()
     for message in messages:
@@ -135,7 +136,6 @@ def run_level(
     if level == 1:
         here = (*program.at_level(0), *here)  # whose rows come from logs that were cut
     targets = {operator.id for operator in here}
-    executors = {operator.id: executor(operator) for operator in here}
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
     progress = Progress()
     rows_in = written = 0
@@ -155,16 +155,16 @@ def run_level(
                 for loaded, chunk in chunks.items():
                     progress.note(loaded, shard, chunk)
                 heard = program.is_heard(operator.id)
-                for delta in _together(_run(executors[operator.id], state, inbox, heard)):
-                    _hand_on(program, operator, delta, chunks, state, inbox, outbox, blame)
+                for delta in _together(_run(running[operator.id], state, inbox, heard)):
+                    _hand_on(running, operator, delta, chunks, state, inbox, outbox, blame)
                     if outbox.full:
                         yield from outbox.messages()
             for consumer, feed in program.consumers(operator.id):
                 if feed.id in chunks:
                     with blame(consumer.id):
                         loaded_rows = state_rows(operator, chunks[feed.id])
-                        for rows in executors[operator.id].rows_for(state, loaded_rows):
-                            _feed(consumer, feed, rows, inbox, outbox)
+                        for rows in running[operator.id].rows_for(state, loaded_rows):
+                            _feed(running[consumer.id], feed, rows, inbox, outbox)
                             if outbox.full:
                                 yield from outbox.messages()
         written += state.commit()
@@ -205,7 +205,7 @@ def _joined(parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _hand_on(
-    program: Program,
+    running: Executors,
     operator: Operator,
     delta: pl.DataFrame,
     chunks: dict[str, Chunk],
@@ -215,29 +215,32 @@ def _hand_on(
     blame: Blame,
 ) -> None:
     """Give an operator's changes to those who read its table and those who are fed by it."""
+    program = running.program
     for reader, place in program.readers(operator.id):
         with blame(reader.id):
             rows = run_steps(reader.ports[place].narrowed[1], delta)
         if reader.level == operator.level:
             inbox.put(reader.id, port_name(place), rows)
         else:
-            outbox.forward(reader, place, rows, state.shard)
+            outbox.forward(running[reader.id], place, rows, state.shard)
     for consumer, feed in program.consumers(operator.id):
         chunk = chunks.get(feed.id)
         with blame(consumer.id):
-            _feed(consumer, feed, chunk.passed(delta) if chunk else delta, inbox, outbox)
+            _feed(
+                running[consumer.id], feed, chunk.passed(delta) if chunk else delta, inbox, outbox
+            )
 
 
 def _feed(
-    consumer: Operator, feed: Feed, delta: pl.DataFrame, inbox: Inbox, outbox: Outbox
+    consumer: Executor[Any, Any], feed: Feed, delta: pl.DataFrame, inbox: Inbox, outbox: Outbox
 ) -> None:
     """Feed a consumer: in memory within the zone, else by the outbox."""
     delta = run_steps(feed.narrowed[1], delta)
     if delta.height == 0:
         return
     if feed.local:
-        for name, frame in pack(consumer, delta, 1).items():
-            inbox.put(consumer.id, name, without(frame, SHARD))
+        for name, frame in consumer.pack(delta, 1).items():
+            inbox.put(consumer.operator.id, name, without(frame, SHARD))
     else:
         outbox.add(consumer, delta)
 
@@ -282,13 +285,13 @@ def _state_chunks(
 
 
 def _write_local(
-    store: Store, epoch: OpenEpoch, program: Program, inbox: Inbox, blame: Blame
+    store: Store, epoch: OpenEpoch, running: Executors, inbox: Inbox, blame: Blame
 ) -> int:
     """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
     states: dict[int, ShardState] = {}
     for target in inbox.targets:
-        operator = program.by_id[target]
-        for frames in inbox.parts(operator):
+        operator = running.program.by_id[target]
+        for frames in inbox.parts(running[target]):
             delta = frames[ROWS]
             homes = delta[HOME].to_numpy()
             present = np.unique(homes).tolist()

@@ -12,9 +12,9 @@ from itertools import chain
 
 from viewkeep.engine.blame import Announce
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
+from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.failures import leave_out
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import REPORT
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.rows.epoch import run_rows

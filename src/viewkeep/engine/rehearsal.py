@@ -20,9 +20,9 @@ from typing import Any
 
 from viewkeep.engine.blame import Announce, reason_of
 from viewkeep.engine.epochs import Epochs, OpenEpoch
+from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.failures import without
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.parcels import REPORT
 from viewkeep.engine.programs import Failure, commit_plan, load_plan, newest_plan
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.stretches import even_stretches, levels_to_run

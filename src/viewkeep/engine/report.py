@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from viewkeep.engine.parcels import REPORT
+from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.spool import Message
 from viewkeep.errors import PipelineError
 

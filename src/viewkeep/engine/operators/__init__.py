@@ -11,7 +11,7 @@ from viewkeep.engine.operators.join import JoinExecutor
 from viewkeep.engine.operators.top_k import TopKExecutor
 from viewkeep.engine.operators.window import WindowExecutor
 from viewkeep.plan.nodes import Aggregate, Arrange, Join, TopK, Window
-from viewkeep.plan.program import Operator
+from viewkeep.plan.program import Program
 
 EXECUTORS: dict[type, type[Executor[Any, Any]]] = {
     Arrange: ArrangeExecutor,
@@ -22,9 +22,41 @@ EXECUTORS: dict[type, type[Executor[Any, Any]]] = {
 }
 
 
-def executor(operator: Operator) -> Executor[Any, Any]:
-    """What runs an operator."""
-    return EXECUTORS[type(operator.node)](operator)
+class Executors:
+    """What runs the operators of one program, made when it is asked for.
+
+    Those of the operators that the program `before` has too are taken over.
+    """
+
+    def __init__(self, program: Program, before: Executors | None = None):
+        self.program = program
+        self._known = {} if before is None else before._made
+        self._made: dict[str, Executor[Any, Any]] = {}
+
+    def __getitem__(self, name: str) -> Executor[Any, Any]:
+        made = self._made.get(name)
+        if made is None:
+            operator = self.program.by_id[name]
+            made = self._known.get(name)
+            if made is None or made.operator != operator:
+                made = EXECUTORS[type(operator.node)](operator)
+            self._made[name] = made
+        return made
 
 
-__all__ = ["EXECUTORS", "Executor", "Fed", "Reader", "executor"]
+_kept: list[Executors] = []
+_PROGRAMS = 4
+
+
+def executors(program: Program) -> Executors:
+    """The executors of a program, kept for the last few."""
+    for known in list(_kept):
+        if known.program is program:
+            return known
+    made = Executors(program, _kept[0] if _kept else None)
+    _kept.insert(0, made)
+    del _kept[_PROGRAMS:]
+    return made
+
+
+__all__ = ["EXECUTORS", "Executor", "Executors", "Fed", "Reader", "executors"]

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from viewkeep.codec.many import hash_key
+from viewkeep.codec.keys import key_series
+from viewkeep.codec.many import hash_key, hash_keys
 from viewkeep.codec.rowsource import (
     MAX_KEY,
     Generated,
@@ -21,17 +23,20 @@ from viewkeep.codec.rowsource import (
     longest_key,
     tuple_source,
 )
-from viewkeep.delta import KEY
+from viewkeep.delta import KEY, without
 from viewkeep.engine.aggregate import run_aggregate
+from viewkeep.engine.exchange import GROUPS, SHARD, Frames, encode_keys, values_name
 from viewkeep.engine.operators.executor import Fed
 from viewkeep.engine.operators.extremes import OrderedRows
-from viewkeep.engine.parcels import GROUPS, SHARD, Frames, values_name
 from viewkeep.engine.rows.convert import columns_of, tuples_of
 from viewkeep.engine.rows.delta import Boxes, Gains, Rows, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops import rowtotals
+from viewkeep.ops.aggregate import gains
+from viewkeep.ops.ordered import added_up
 from viewkeep.ops.rowcode import NoRowForm, RowWriter
+from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator
 from viewkeep.types import BIGINT, DOUBLE, Column
@@ -110,8 +115,8 @@ class AggregateExecutor(Fed[Gains]):
     def _merged(self, groups: list[list[Any]]) -> list[Any]:
         made = list(groups[0])
         merging = [rowtotals.added, *rowtotals.merging(self.kept.plain)]
-        for at, merge in enumerate(merging, self.keys):
-            merge(groups, at, made)
+        for at, add_up in enumerate(merging, self.keys):
+            add_up(groups, at, made)
         return made
 
     def write_input(self, writer: RowWriter, shard: str) -> None:
@@ -174,6 +179,30 @@ class AggregateExecutor(Fed[Gains]):
         keys = [key.column for key in self.node.keys]
         totals = [column for total in self.kept.plain for column in total.columns]
         return [*keys, Column(self.kept.rows, BIGINT), *totals]
+
+    def pack(self, delta: pl.DataFrame, shards: int) -> Frames:
+        """Its gains. They are combined, but for values that are mostly different."""
+        keys = [(key.name, key.expr) for key in self.node.keys]
+        gain = gains(delta, keys, self.kept, apart=True)
+        frames = {GROUPS: self._sent(gain.groups, shards)}
+        names = [key.name for key in self.node.keys]
+        for place, values in enumerate(gain.values):
+            frames[values_name(place)] = without(self._sent(values, shards), *names)
+        return frames
+
+    def _sent(self, frame: pl.DataFrame, shards: int) -> pl.DataFrame:
+        """The frame with the encoded key of each row's group, and its shard."""
+        keys = encode_keys(self.table.key_codec, frame, self.node.row_key)
+        shard = pl.Series(SHARD, hash_keys(keys) % np.uint32(shards), pl.UInt32)
+        return frame.hstack([key_series(keys, KEY), shard])
+
+    def combine(self, name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        whole = parts[0] if len(parts) == 1 else pl.concat(parts)
+        if name == GROUPS:
+            carried = [key.name for key in self.node.keys]
+            carried += [SHARD] if SHARD in whole.columns else []
+            return merge(whole, KEY, carried, self.kept.plain, self.kept.rows)
+        return whole if len(parts) == 1 else added_up(whole)
 
     def frames_of(self, boxes: Sequence[Gains]) -> Frames:
         box = self.combined(boxes)

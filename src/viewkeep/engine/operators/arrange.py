@@ -12,16 +12,17 @@ import numpy as np
 import polars as pl
 
 from viewkeep.codec.keys import GROUP_BYTES, MAX_KEY, bounded, group_prefix
-from viewkeep.codec.many import hash_key
+from viewkeep.codec.many import hash_key, hash_keys
 from viewkeep.codec.rowsource import longest_key
 from viewkeep.delta import KEY, WEIGHT
+from viewkeep.engine.exchange import ROWS, SHARD, Frames, encode_keys
 from viewkeep.engine.operators.executor import Fed
-from viewkeep.engine.parcels import ROWS, SHARD, Frames
 from viewkeep.engine.rows.delta import Boxes, Encoded, Rows
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
-from viewkeep.ops.arrange import ROW, changes_of, keyed, net_rows
+from viewkeep.ops.arrange import ENCODED, ROW, changes_of, keyed, net_rows
 from viewkeep.ops.rowcode import RowWriter
+from viewkeep.plan.program import Operator
 
 
 class ArrangeExecutor(Fed[Encoded]):
@@ -105,6 +106,24 @@ class ArrangeExecutor(Fed[Encoded]):
             lines.append(f"if len(key) >= {MAX_KEY}: key = BOUNDED(key)")
         lines.append(f"boxes[{shard}].append((key, PACK({', '.join(cells)}), weight))")
 
+    def pack(self, delta: pl.DataFrame, shards: int) -> Frames:
+        table = self.operator.rows_table
+        keys = encode_keys(table.shard_codec, delta, table.shard_by)
+        return {
+            ROWS: pl.DataFrame(
+                [
+                    table.keys(delta, KEY),
+                    encode_rows(self.operator, delta),
+                    delta[WEIGHT],
+                    pl.Series(SHARD, hash_keys(keys) % np.uint32(shards), pl.UInt32),
+                ]
+            )
+        }
+
+    def combine(self, name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        whole = parts[0] if len(parts) == 1 else pl.concat(parts)
+        return whole if len(parts) == 1 else net_rows(whole).select(whole.columns)
+
     def fill(self, boxes: Boxes[Encoded], frames: Frames) -> None:
         for frame in frames.values():
             columns = (frame[name].to_list() for name in (SHARD, KEY, ROW, WEIGHT))
@@ -122,6 +141,13 @@ class ArrangeExecutor(Fed[Encoded]):
                 ]
             )
         }
+
+
+def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
+    """The row bytes of an Arrange's input rows, if they were not made before."""
+    if ENCODED in delta.columns:
+        return delta[ENCODED].alias(ROW)
+    return operator.rows_table.row_codec.encode_series(delta, ROW)
 
 
 def long_key(group: bytes, rest: bytes) -> bytes:

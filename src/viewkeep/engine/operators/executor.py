@@ -14,8 +14,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 import polars as pl
 
+from viewkeep.engine.exchange import Frames, port_name
 from viewkeep.engine.inbox import Inbox
-from viewkeep.engine.parcels import Frames, port_name
 from viewkeep.engine.rows.convert import frame_of
 from viewkeep.engine.rows.delta import Boxes, Rows
 from viewkeep.engine.state import ShardState
@@ -33,7 +33,7 @@ class Executor(ABC, Generic[B, C]):
     """Runs one operator, of whatever program."""
 
     def __init__(self, operator: Operator):
-        self.operator = operator
+        self.operator: Operator = operator
 
     @property
     def has_rows(self) -> bool:
@@ -83,6 +83,14 @@ class Executor(ABC, Generic[B, C]):
         """Boxes of one sender as one."""
 
     @abstractmethod
+    def pack(self, delta: pl.DataFrame, shards: int) -> Frames:
+        """A delta of its input as frames that travel, with each row's shard."""
+
+    @abstractmethod
+    def combine(self, name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        """Frames of one name put together, with equal rows added up."""
+
+    @abstractmethod
     def frames_of(self, boxes: Sequence[B]) -> C:
         """Boxes as the input of the columns lane."""
 
@@ -91,7 +99,7 @@ class Fed(Executor[B, Frames]):
     """An operator with state, fed by producers through filters and projections."""
 
     def inputs(self, inbox: Inbox) -> Iterator[Frames]:
-        return inbox.parts(self.operator)
+        return inbox.parts(self)
 
     @property
     def nothing(self) -> Frames:
@@ -134,6 +142,12 @@ class Reader(Executor[list[Rows], Batches]):
     @abstractmethod
     def rows_from(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Its rows at the epoch before that belong to some rows of its first port."""
+
+    def pack(self, delta: pl.DataFrame, shards: int) -> Frames:
+        raise AssertionError("the changes of an arrangement stay on its shard")
+
+    def combine(self, name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def inputs(self, inbox: Inbox) -> Iterator[Batches]:
         return inbox.ports(self.operator)

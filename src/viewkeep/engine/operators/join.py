@@ -17,10 +17,10 @@ from functools import cached_property
 
 import polars as pl
 
+from viewkeep.engine.exchange import port_name
 from viewkeep.engine.join import join_rows, run_join
 from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import MOST_ROWS, Side
-from viewkeep.engine.parcels import port_name
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.nodes import Join

@@ -12,9 +12,9 @@ from functools import cached_property
 import polars as pl
 
 from viewkeep.codec.keys import KEPT
+from viewkeep.engine.exchange import port_name
 from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import Side
-from viewkeep.engine.parcels import port_name
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.topk import run_top_k, top_rows

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from viewkeep.engine.exchange import port_name
 from viewkeep.engine.operators.executor import Batches, Reader
-from viewkeep.engine.parcels import port_name
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.windows import run_window, window_rows

@@ -12,8 +12,8 @@ from typing import Any
 
 from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.rowsource import Generated, compiled
-from viewkeep.engine.operators import Executor, Fed, executor
-from viewkeep.engine.parcels import SHARD, pack
+from viewkeep.engine.exchange import SHARD
+from viewkeep.engine.operators import Executor, Fed, executors
 from viewkeep.engine.rows.convert import frame_of, rows_of
 from viewkeep.engine.rows.delta import Boxes, Rows
 from viewkeep.engine.rows.index import ConsumerIndex
@@ -61,13 +61,12 @@ class RowFeed:
 
 
 class Lane:
-    """The rows lane of one program; operators that the lane `before` has too are taken over."""
+    """The rows lane of one program; functions that the lane `before` has too are taken over."""
 
     def __init__(self, program: Program, before: Lane | None = None):
         self.program = program
-        self._known_executors = {} if before is None else before._executors
         self._known_feeds = {} if before is None else before._row_feeds
-        self._executors: dict[str, Executor[Any, Any]] = {}
+        self._executors = executors(program)
         self._row_feeds: dict[str, RowFeed] = {}
         self._feeds: dict[str, ConsumerIndex[RowFeed]] = {}
         self._ports: dict[tuple[str, int], Callable[[Rows], Rows] | None] = {}
@@ -85,14 +84,7 @@ class Lane:
 
     def executor(self, name: str) -> Executor[Any, Any]:
         """What runs an operator."""
-        made = self._executors.get(name)
-        if made is None:
-            operator = self.program.by_id[name]
-            made = self._known_executors.get(name)
-            if made is None or made.operator != operator:
-                made = executor(operator)
-            self._executors[name] = made
-        return made
+        return self._executors[name]
 
     def feeds(self, producer: str) -> ConsumerIndex[RowFeed]:
         """The ways from a producer (an operator's id, or `table:NUMBER`)."""
@@ -191,7 +183,7 @@ def _by_columns(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool)
         delta = run_steps(steps, frame_of(rows, shape))
         if not delta.height:
             return
-        frames = pack(fed.operator, delta, 1 if stays else shards)
+        frames = fed.pack(delta, 1 if stays else shards)
         if stays:
             frames = {
                 name: frame.with_columns((frame[SHARD] + here).alias(SHARD))

@@ -10,24 +10,18 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from viewkeep.codec.keys import KeyCodec, key_series
-from viewkeep.codec.many import hash_keys
+from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.packed import Packed
-from viewkeep.delta import KEY, WEIGHT, chosen, without
+from viewkeep.delta import chosen, without
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.frames import Body, to_body
 from viewkeep.engine.spool import Message
-from viewkeep.ops.aggregate import gains
-from viewkeep.ops.arrange import ENCODED, ROW, net_rows
-from viewkeep.ops.ordered import added_up, mostly_differ
-from viewkeep.ops.totals import merge
-from viewkeep.plan.nodes import Aggregate, Arrange
+from viewkeep.ops.ordered import mostly_differ
 from viewkeep.plan.program import Operator
 
 REPORT = -1  # the "shard" of reports, which travel on to the driver
@@ -40,48 +34,26 @@ Frames: TypeAlias = dict[str, pl.DataFrame]
 Item: TypeAlias = tuple[str, str, Body]  # target operator, name of the frame, the frame
 
 
-def pack(operator: Operator, delta: pl.DataFrame, shards: int) -> Frames:
-    """A delta of the operator's input as its frames, with each row's shard.
+class Exchanged(Protocol):
+    """How an operator's input is sent: as frames with a shard for each row, which add up."""
 
-    They are combined, but for values that are mostly different.
-    """
-    node = operator.node
-    if isinstance(node, Arrange):
-        return {ROWS: _rows_frame(operator, delta, shards)}
-    assert isinstance(node, Aggregate)
-    keys = [(key.name, key.expr) for key in node.keys]
-    gain = gains(delta, keys, operator.accumulators, apart=True)
-    frames = {GROUPS: _keyed(operator, gain.groups, shards)}
-    names = [key.name for key in node.keys]
-    for i, values in enumerate(gain.values):
-        frames[values_name(i)] = without(_keyed(operator, values, shards), *names)
-    return frames
+    @property
+    def operator(self) -> Operator: ...
 
+    def pack(self, delta: pl.DataFrame, shards: int) -> Frames:
+        """A delta of the operator's input as its frames, with each row's shard."""
+        ...
 
-def combine(operator: Operator, name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Frames of one name put together, with equal rows added up."""
-    whole = parts[0] if len(parts) == 1 else pl.concat(parts)
-    node = operator.node
-    if operator.ports:
-        return whole
-    if isinstance(node, Arrange):
-        return whole if len(parts) == 1 else net_rows(whole).select(whole.columns)
-    assert isinstance(node, Aggregate)
-    if name == GROUPS:
-        carried = [key.name for key in node.keys]
-        carried += [SHARD] if SHARD in whole.columns else []
-        kept = operator.accumulators
-        return merge(whole, KEY, carried, kept.plain, kept.rows)
-    if len(parts) == 1:
-        return whole
-    return added_up(whole)
+    def combine(self, name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        """Frames of one name put together, with equal rows added up."""
+        ...
 
 
 @dataclass
 class _Held:
     """What an outbox holds of one frame. Beyond the amount `limit` it is combined; None: never."""
 
-    operator: Operator
+    to: Exchanged
     name: str
     limit: int | None
     parts: list[pl.DataFrame] = field(default_factory=list)
@@ -95,14 +67,14 @@ class _Held:
         if len(self.parts) > 1 and self.name.startswith(VALUES) and mostly_differ(self.parts):
             self.limit = None
             return
-        whole = combine(self.operator, self.name, self.parts)
+        whole = self.to.combine(self.name, self.parts)
         self.parts, self.amount = [whole], amount(whole)
         self.limit = max(_COMBINE_AT, 2 * self.amount)
 
     def whole(self) -> pl.DataFrame:
         if self.limit is None:
             return pl.concat(self.parts)
-        return combine(self.operator, self.name, self.parts)
+        return self.to.combine(self.name, self.parts)
 
 
 class Outbox:
@@ -117,24 +89,24 @@ class Outbox:
         self._frames: dict[tuple[str, str], _Held] = {}
         self._amount = 0  # of all of them
 
-    def add(self, operator: Operator, delta: pl.DataFrame) -> None:
+    def add(self, to: Exchanged, delta: pl.DataFrame) -> None:
         """Take a delta of an operator's input."""
         if delta.height == 0:
             return
-        for name, frame in pack(operator, delta, self.shards).items():
-            self.put(operator, name, frame)
+        for name, frame in to.pack(delta, self.shards).items():
+            self.put(to, name, frame)
 
-    def forward(self, operator: Operator, port: int, rows: pl.DataFrame, shard: int) -> None:
+    def forward(self, to: Exchanged, port: int, rows: pl.DataFrame, shard: int) -> None:
         """Take changes of the table that a reader of a higher level reads on this shard."""
         if rows.height:
             here = pl.Series(SHARD, np.full(rows.height, shard, np.uint32))
-            self.put(operator, port_name(port), rows.hstack([here]))
+            self.put(to, port_name(port), rows.hstack([here]))
 
-    def put(self, operator: Operator, name: str, frame: pl.DataFrame) -> None:
+    def put(self, to: Exchanged, name: str, frame: pl.DataFrame) -> None:
         """Take a frame of an operator's input, with each row's shard."""
-        place = (operator.id, name)
+        place = (to.operator.id, name)
         if place not in self._frames:
-            self._frames[place] = _Held(operator, name, _COMBINE_AT)
+            self._frames[place] = _Held(to, name, _COMBINE_AT)
         held = self._frames[place]
         before = held.amount
         held.take(frame)
@@ -172,39 +144,6 @@ def port_name(port: int) -> str:
     return f"port{port}"
 
 
-def shards_of(operator: Operator, frame: pl.DataFrame, shards: int) -> NDArray[np.uint32]:
-    """The shard of each row, by the columns of its operator's zone."""
-    table = operator.rows_table
-    keys = encode_keys(table.shard_codec, frame, table.shard_by)
-    return hash_keys(keys) % np.uint32(shards)
-
-
 def encode_keys(codec: KeyCodec, frame: pl.DataFrame, names: Sequence[str]) -> list[bytes] | Packed:
     """The key of each row; the key of no columns is empty."""
     return codec.pack([frame[name] for name in names]) if names else [b""] * frame.height
-
-
-def encode_rows(operator: Operator, delta: pl.DataFrame) -> pl.Series:
-    """The row bytes of an Arrange's input rows, if they were not made before."""
-    if ENCODED in delta.columns:
-        return delta[ENCODED].alias(ROW)
-    return operator.rows_table.row_codec.encode_series(delta, ROW)
-
-
-def _rows_frame(operator: Operator, delta: pl.DataFrame, shards: int) -> pl.DataFrame:
-    return pl.DataFrame(
-        [
-            operator.rows_table.keys(delta, KEY),
-            encode_rows(operator, delta),
-            delta[WEIGHT],
-            pl.Series(SHARD, shards_of(operator, delta, shards), pl.UInt32),
-        ]
-    )
-
-
-def _keyed(operator: Operator, frame: pl.DataFrame, shards: int) -> pl.DataFrame:
-    """The frame with the encoded key of each row's group, and its shard."""
-    assert isinstance(operator.node, Aggregate)
-    keys = encode_keys(operator.rows_table.key_codec, frame, operator.node.row_key)
-    shard = pl.Series(SHARD, hash_keys(keys) % np.uint32(shards), pl.UInt32)
-    return frame.hstack([key_series(keys, KEY), shard])
