@@ -114,6 +114,22 @@ def test_operators_change_lanes_by_themselves(
     play(history)
 
 
+def test_sums_beyond_64_bits_wrap_in_both_lanes(history: History) -> None:
+    """Also where the rows lane has added them up and the columns lane takes over."""
+    long = "y" * 700
+    history.create_view(
+        "CREATE VIEW longest AS SELECT k, MAX(s) AS s, SUM(id) AS n FROM a GROUP BY k"
+    )
+    catch_up(history.store)
+    random, epochs = Random(1), Epochs(history.store)
+    term = epochs.acquire().term
+    for s in (long, "short"):
+        history.put([{"id": (1 << 62) + n, "k": 1, "s": s, "x": 0.5} for n in range(3)], "a")
+        epoch = epochs.open_next(term, Limits())
+        assert epoch is not None
+        epochs.publish(term, epoch, in_both_lanes(history.store, epoch, 1, random))
+
+
 def test_the_rows_lane_blames_an_operator(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,7 +208,10 @@ class AggregateExecutor(Fed[Gains]):
         box = self.combined(boxes)
         made: Frames = {}
         if box.groups:
-            columns = columns_of(list(box.groups.values()), self._gain_columns)
+            wraps = [at for at, c in enumerate(self._gain_columns) if c.type == BIGINT]
+            columns = columns_of(
+                [_wrapped(group, wraps) for group in box.groups.values()], self._gain_columns
+            )
             made[GROUPS] = pl.DataFrame([*columns, pl.Series(KEY, list(box.groups), pl.Binary)])
         for place, (order, values) in enumerate(zip(self.kept.ordered, box.values, strict=True)):
             if values:
@@ -369,6 +372,15 @@ def canonical(value: float | None) -> float | None:
 
 
 _NAN = float("nan")
+
+
+def _wrapped(group: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    """A gain whose BIGINTs, which Python adds up to any size, are those of 64 bits."""
+    made = list(group)
+    for at in places:
+        if made[at] is not None:
+            made[at] = (made[at] + (1 << 63) & (1 << 64) - 1) - (1 << 63)
+    return made
 
 
 def _same(before: Values, after: Values) -> bool:
