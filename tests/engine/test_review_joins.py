@@ -21,7 +21,6 @@ import viewkeep
 from viewkeep.access.readers import ViewReader
 from viewkeep.codec.many import hash_keys
 from viewkeep.engine import amounts, changes, exchange, frames, join, state
-from viewkeep.engine import ordered as tables
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.exchange import REPORT, Exchanged, Outbox, encode_keys
 from viewkeep.engine.housekeeping import housekeep
@@ -32,8 +31,6 @@ from viewkeep.engine.report import Report
 from viewkeep.engine.spool import Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.stretches import Stretch, levels_to_run, whole_logs
-from viewkeep.ops import arrange
-from viewkeep.ops import ordered as values
 from viewkeep.plan.program import Program
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
@@ -219,8 +216,6 @@ class Play:
         self.patch.setattr(changes, "_FEW", random.choice([1, 3, 10_000]))
         self.patch.setattr(changes, "_MUCH", random.choice([1, 300, 1 << 20]))
         self.patch.setattr(frames, "_FEW", random.choice([0, 1_000]))
-        for way, limit in ((join, "_FEW"), (arrange, "_FEW"), (values, "_FEW"), (tables, "_MANY")):
-            self.patch.setattr(way, limit, random.choice([-1, 1_000]))
         messages: list[Message] = []
         shares = cut_anywhere(epoch, random)
         for stretch in random.sample(shares, len(shares)):

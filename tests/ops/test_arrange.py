@@ -23,9 +23,10 @@ def delta(rows: list[tuple[bytes, bytes, int]]) -> pl.DataFrame:
 def test_the_changes_lead_from_one_table_to_the_next(before, after, random):
     rows = [(k, r, -1) for k, r in before.items()] + [(k, r, 1) for k, r in after.items()]
     random.shuffle(rows)
-    changes = keyed(net_rows(delta(rows)))
-    assert changes_of(delta(rows)) == changes
-    assert changes.keys == sorted(changes.keys)
+    changes, same = keyed(net_rows(delta(rows))), changes_of(delta(rows))
+    assert (list(same.keys), list(same.rows)) == (list(changes.keys), list(changes.rows))
+    assert same.are_new == changes.are_new
+    assert list(changes.keys) == sorted(changes.keys)
     assert changes.are_new == all(after.get(key) == row for key, row in before.items())
     made = dict(before)
     for key, row in zip(changes.keys, changes.rows, strict=True):

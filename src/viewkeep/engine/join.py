@@ -30,7 +30,6 @@ from viewkeep.plan.program import Operator, Port
 GROUP = "#group"
 _OTHER = "#other"
 ROWS_AT_ONCE = 200_000  # as amounts
-_FEW = 1_000  # rows up to which Python's own loops are faster than queries
 
 
 def run_join(
@@ -246,10 +245,6 @@ def _widened(node: Join, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _numbered(groups: pl.Series) -> tuple[list[bytes], pl.Series]:
     """The different groups, and the place of each one's among them."""
-    if len(groups) <= _FEW:
-        numbers: dict[bytes, int] = {}
-        places = [numbers.setdefault(group, len(numbers)) for group in groups.to_list()]
-        return list(numbers), pl.Series(PLACE, places, pl.Int64)
     different = groups.unique()
     every = pl.DataFrame([different, pl.Series(PLACE, np.arange(len(different)))])
     placed = groups.to_frame().join(every, on=GROUP, how="left", maintain_order="left")

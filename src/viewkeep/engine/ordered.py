@@ -28,7 +28,6 @@ from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
 from viewkeep.types import DOUBLE
 
-_MANY = 1_000  # gains from which a query is faster than a dictionary
 Entry = tuple[bytes, tuple[Any, ...]]  # the key of a value; its columns and TIMES
 
 
@@ -153,12 +152,8 @@ def advance_values(
 
 def _placed(gain: pl.DataFrame, groups: pl.Series) -> pl.DataFrame:
     """Gains with the positions of their groups, all of which are among `groups`."""
-    if gain.height > _MANY:
-        every = pl.DataFrame([groups, pl.Series(GROUP, np.arange(len(groups)))])
-        places = gain.join(every, on=KEY, how="left", maintain_order="left")[GROUP]
-    else:
-        position = {key: place for place, key in enumerate(groups.to_list())}
-        places = pl.Series(GROUP, [position[key] for key in gain[KEY].to_list()], pl.Int64)
+    every = pl.DataFrame([groups, pl.Series(GROUP, np.arange(len(groups)))])
+    places = gain.join(every, on=KEY, how="left", maintain_order="left")[GROUP]
     values = [column for column in gain if column.name not in (KEY, TIMES)]
     return pl.DataFrame([places, *values, gain[TIMES].alias(GAIN)])
 

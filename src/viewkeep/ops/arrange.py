@@ -17,7 +17,6 @@ from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.errors import PipelineError
 
 ROW = "#row"
-_FEW = 1_000  # rows up to which Python's own loops are faster than queries
 _DOUBLED = "two rows of a view share one key: its input has doubled rows"
 ENCODED = "#encoded"  # the bytes of rows, where they were made for many who need them
 
@@ -35,20 +34,18 @@ def net_rows(delta: pl.DataFrame) -> pl.DataFrame:
 class Changes(NamedTuple):
     """What a delta does to a keyed table, in key order: a row of None is deleted."""
 
-    keys: list[bytes] | Packed
-    rows: list[bytes | None] | Packed
+    keys: Packed
+    rows: Packed
     are_new: bool  # no key had a row before
 
 
 def changes_of(delta: pl.DataFrame) -> Changes:
     """What a delta of encoded rows does to their table."""
-    return _changes_of_few(delta) if delta.height <= _FEW else keyed(net_rows(delta))
+    return keyed(net_rows(delta))
 
 
 def keyed(net: pl.DataFrame) -> Changes:
     """What a delta of encoded rows that are added up already does to their table."""
-    if net.height <= _FEW:
-        return _changes_of_few(net)
     goes = net[WEIGHT] < 0
     are_new = not goes.any()
     rows = net if are_new else _put_and_gone(net, goes)
@@ -66,20 +63,3 @@ def _put_and_gone(net: pl.DataFrame, goes: pl.Series) -> pl.DataFrame:
     gone, comes = net.filter(goes), net.filter(~goes)
     gone = gone.join(comes.select(KEY), on=KEY, how="anti")
     return pl.concat([comes, gone.with_columns(pl.lit(None, pl.Binary).alias(ROW))])
-
-
-def _changes_of_few(delta: pl.DataFrame) -> Changes:
-    """The same by Python alone, rows added up too."""
-    weights = dict[tuple[bytes, bytes], int]()
-    columns = (delta[name].to_list() for name in (KEY, ROW, WEIGHT))
-    for key, row, weight in zip(*columns, strict=True):
-        weights[key, row] = weights.get((key, row), 0) + weight
-    comes = [place for place, weight in weights.items() if weight > 0]
-    goes = [key for (key, _), weight in weights.items() if weight < 0]
-    held: dict[bytes, bytes | None] = dict(comes)
-    gone = [key for key in goes if key not in held]
-    held |= dict.fromkeys(gone)
-    if len(held) < len(comes) + len(gone) or max(weights.values(), default=0) > 1:
-        raise PipelineError(_DOUBLED)
-    keys = sorted(held)
-    return Changes(keys, [held[key] for key in keys], not goes)

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from viewkeep.codec.keys import KEPT, KeyCodec
+from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
@@ -25,7 +25,6 @@ VALUE = "#value"  # the first value of an ordered row; further ones are #value1,
 TIMES = "#times"  # how many rows of the group hold it
 GROUP = "#group"  # a group's position in the frame of changed groups
 _LARGEST = (1 << 63) - 1
-_FEW = 100  # rows up to which Python's own loops are faster than a query
 _MANY = 1_000  # rows from which numbers are made to sort by
 _LARGE = 10_000  # gains from which a sample is looked at first
 _SAMPLED = 64  # one of so many values is in it
@@ -139,29 +138,11 @@ def _rank(values: pl.DataFrame, order: Ordered, within: str) -> pl.Series | None
 
 def best(candidates: pl.DataFrame, order: Ordered, groups: int, largest: bool) -> pl.DataFrame:
     """The first (or last) candidate of each group in order; NULLs where there is none."""
-    if candidates.height <= _FEW:
-        keys = order.key_codec.encode([candidates[name] for name in order.names])
-        if max(map(len, keys), default=0) <= KEPT:  # none was cut: they are in the values' order
-            return _best_by_key(candidates, keys, order, groups, largest)
     ranked = in_order(candidates.select(GROUP, *order.names), order)
     group = ranked[GROUP].to_numpy()
     differs = group[1:] != group[:-1]
     edge = np.append(differs, True) if largest else np.append(True, differs)
     return every_group(ranked[np.flatnonzero(edge)[: ranked.height]], groups).drop(GROUP)
-
-
-def _best_by_key(
-    candidates: pl.DataFrame, keys: list[bytes], order: Ordered, groups: int, largest: bool
-) -> pl.DataFrame:
-    chosen: list[int | None] = [None] * groups
-    for place, group in enumerate(candidates[GROUP].to_list()):
-        held = chosen[group]
-        if held is None or (keys[place] > keys[held]) == largest:
-            chosen[group] = place
-    values, places = candidates[list(order.names)], [place for place in chosen if place is not None]
-    if len(places) == groups:
-        return values[places]
-    return values.select(pl.all().gather(pl.Series(chosen, dtype=pl.Int64)))
 
 
 def every_group(rows: pl.DataFrame, groups: int) -> pl.DataFrame:
