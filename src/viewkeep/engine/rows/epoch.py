@@ -30,8 +30,8 @@ from viewkeep.stores.contract import LogBatch, Store
 FEW = 2_000
 """Rows up to which the rows lane is faster, of an epoch and of an operator's input.
 
-Measured by benchmarks/epochs.py: at 1,000 rows columns take 2.0 to 2.4 times as long, at 3,000 1.2
-to 1.7 times.
+Measured by benchmarks/epochs.py: at 1,000 rows columns take 2.1 to 3.4 times as long, at 3,000 1.6
+to 1.8 times.
 """
 
 
