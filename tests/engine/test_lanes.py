@@ -16,6 +16,7 @@ import viewkeep
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import advance, catch_up
 from viewkeep.engine.operators import EXECUTORS, join, side
+from viewkeep.engine.programs import load_plan
 from viewkeep.engine.rows import epoch as rows_lane
 from viewkeep.engine.rows.epoch import run_rows
 from viewkeep.errors import OperatorFailed
@@ -104,6 +105,36 @@ def test_an_epoch_that_grows_too_large_changes_lanes(
     play(history)
     assert True in taken
     assert False in taken
+
+
+def test_few_operations_of_large_rows_take_the_columns_lane(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_lane, "_MOST_BYTES", 1_000)
+    history.put([{"id": 1, "k": 1, "s": "y" * 2_000, "x": 0.5}], "a")
+    epochs = Epochs(history.store)
+    term = epochs.acquire().term
+    epoch = epochs.open_next(term, Limits())
+    assert epoch is not None
+    assert run_rows(history.store, epoch, load_plan(history.store, epoch.plan).program) is None
+    epochs.publish(term, epoch, in_both_lanes(history.store, epoch, 1, Random(1)))
+    history.check()
+
+
+def test_a_window_that_moves_many_rows_takes_the_columns_lane(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_lane, "TOGETHER", 20)
+    history.put([{"id": n, "k": 1, "s": "x", "x": 0.5} for n in range(5, 40)], "a")
+    catch_up(history.store)
+    history.create_view(
+        "CREATE VIEW numbered AS SELECT id, row_number() OVER (PARTITION BY k ORDER BY id) AS n "
+        "FROM a"
+    )
+    catch_up(history.store)
+    history.put([{"id": 1, "k": 1, "s": "x", "x": 0.5}], "a")
+    catch_up(history.store)
+    history.check()
 
 
 def test_operators_change_lanes_by_themselves(

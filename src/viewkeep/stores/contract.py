@@ -111,6 +111,12 @@ class LogBatch:
     before: Packed | None  # absent where there was no row
     timestamps: NDArray[np.int64] | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of all rows, before and after."""
+        images = [self.rows] if self.before is None else [self.rows, self.before]
+        return sum(int(image.spans.sum()) for image in images)
+
 
 @dataclass(frozen=True)
 class Chunk:

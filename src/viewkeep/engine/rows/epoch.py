@@ -47,6 +47,7 @@ def run_rows(
         return None
 
 
+_MOST_BYTES = 4 << 20  # of the rows in a stretch of a log, before and after
 _SLOT = 16  # bytes of a value in a frame besides those of its text, at most
 
 
@@ -93,7 +94,11 @@ class _Run:
             return
         sources = self.lane.sources
         deltas: dict[int, Rows] = {}
+        size = 0
         for batch in self.store.read_log(*stretch, frozenset(sources)):
+            size += batch.size
+            if size > _MOST_BYTES:
+                raise TooMany
             source = sources[batch.table]
             with self.blame(producer_id(source)):
                 unpack = self.lane.unpacker(source)
@@ -161,6 +166,8 @@ class _Run:
         rows: Rows = []
         given = executor.frames_of(boxes) if count else executor.nothing
         for delta in executor.run_columns(state, given, heard):
+            if len(rows) + delta.height >= TOGETHER:
+                raise TooMany
             rows += rows_of(delta, executor.shape)
         return rows
 
