@@ -1,7 +1,8 @@
 """Classes of expressions that are equal in every row of a cluster of joins.
 
 Law: from a = b and b = c follows a = c, so whichever of the three relations come together first,
-there is a match between them; and no match is made twice. Nothing in a class is NULL.
+there is a match between them; and no match is made twice. Nothing in a class is NULL. What is
+equal or NULL together is known beside, for row keys alone.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ class Equalities:
         self._owner = owner
         self.taken: set[Expr] = set()
         self._class: dict[Expr, set[Expr]] = {}
+        self._same: dict[Expr, set[Expr]] = {}
         for condition in conditions:
-            if not (isinstance(condition, Call) and condition.function == "eq"):
+            if not isinstance(condition, Call) or condition.function not in ("eq", "null_safe_eq"):
                 continue
             one, other = condition.args
             if one.type == other.type and self._leaf(one) is not None is not self._leaf(other):
-                self.taken.add(condition)
-                self._merge(one, other)
+                _merge(self._same, one, other)
+                if condition.function == "eq":
+                    self.taken.add(condition)
+                    _merge(self._class, one, other)
         different = {id(members): members for members in self._class.values()}
         self._classes = sorted(different.values(), key=lambda members: min(map(str, members)))
 
@@ -45,13 +49,13 @@ class Equalities:
         return min(map(str, self._class.get(expr, {expr})))
 
     def of_key(self, expr: Expr, row_key: Collection[str]) -> Expr:
-        """A column of the row key that is equal to an expression, else the expression itself.
+        """A column of the row key with the value of an expression, else the expression itself.
 
         Floating-point numbers that are equal may differ, as 0.0 and -0.0 do.
         """
         if expr.type == DOUBLE or (isinstance(expr, Ref) and expr.name in row_key):
             return expr
-        equal = (one for one in self._class.get(expr, ()) if isinstance(one, Ref))
+        equal = (one for one in self._same.get(expr, ()) if isinstance(one, Ref))
         return min((one for one in equal if one.name in row_key), key=str, default=expr)
 
     def leaves_with(self, name: str) -> set[int]:
@@ -101,10 +105,11 @@ class Equalities:
         leaves = {self._owner[name] for name in references(expr)}
         return leaves.pop() if len(leaves) == 1 else None
 
-    def _merge(self, one: Expr, other: Expr) -> None:
-        members = self._class.get(one, {one}) | self._class.get(other, {other})
-        for expr in members:
-            self._class[expr] = members
+
+def _merge(classes: dict[Expr, set[Expr]], one: Expr, other: Expr) -> None:
+    members = classes.get(one, {one}) | classes.get(other, {other})
+    for expr in members:
+        classes[expr] = members
 
 
 def _best(exprs: Iterable[Expr], row_key: Collection[str]) -> Expr:
