@@ -4,13 +4,15 @@ Law: for each outer row, the rows of the subquery are the rows of the decorrelat
 its conditions hold. There are two ways. Conditions are *pulled up* out of Filters, where an
 equation becomes one more key of the groups and partitions above it. Where that does not do, the
 different outer values are *pushed down*: the subquery is computed for all of them at once.
+Each pass visits every node once, inputs first, so a part that is read twice is transformed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Final, TypeAlias
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
@@ -32,6 +34,7 @@ from viewkeep.plan.nodes import (
     inputs,
     nodes,
 )
+from viewkeep.plan.passes import rebuild
 from viewkeep.plan.passes.rebuild import projected
 from viewkeep.sql.canonical import make
 from viewkeep.sql.columns import filtered
@@ -39,6 +42,11 @@ from viewkeep.sql.joins import joined, names_of, refs
 from viewkeep.sql.outer import has_outer, inward, outer, outers
 from viewkeep.types import DataType
 
+MOST_PULLED: Final = 8
+"""Conditions that both sides of a join may have together and are pulled up.
+
+A CTE that is joined with itself has each condition twice, four times a level further up.
+"""
 _COUNTS = ("count_star", "count", "count_distinct")
 
 
@@ -68,17 +76,19 @@ def decorrelated(
     With `absent_too` the caller knows what to do where an aggregate without groups has no rows.
     """
     always = _has_one_row(node)
-    if not is_dependent(node):
-        return Free(_shifted(node), tuple(outputs), (), always, complete=always)
-    pulled = _pulled(node, top=absent_too)
+    dependent = _dependent(node)
+    if node.id not in dependent:
+        return Free(_shifted(node)[node.id], tuple(outputs), (), always, complete=always)
+    pulled = _pulled(node, dependent, top=absent_too)
     if pulled is not None:
         below, conditions = pulled
         absent = tuple(_absent(node)) if always else ()
-        return Free(_shifted(below), tuple(outputs), tuple(conditions), always, absent)
+        shifted = _shifted(below)[below.id]
+        return Free(shifted, tuple(outputs), tuple(conditions), always, absent)
     read = {ref.name: ref for ref in _outers(node)}
     wanted = [read[name] for name in sorted(read)]
-    pushed = _Pushed(host(), wanted, set(_every_name(node)))
-    made, columns = pushed.down(node)
+    pushed = _Pushed(host(), wanted, node, dependent)
+    made, columns = pushed.down(), pushed.columns
     pairs = [(outer(ref.name, ref.type), columns[ref.name]) for ref in wanted]
     matches = tuple(make("null_safe_eq", theirs, own) for theirs, own in pairs)
     return Free(made, tuple(outputs), matches, always, complete=always)
@@ -99,9 +109,14 @@ def outer_names(node: Node, outputs: Sequence[Expr]) -> set[str]:
     return {*given, *(ref.name for ref in _outers(node))}
 
 
-def is_dependent(node: Node) -> bool:
-    """Whether a plan reads rows of the query just around it."""
-    return next(_outers(node), None) is not None
+def _dependent(node: Node) -> set[str]:
+    """The ids of the nodes of a plan that read rows of the query just around it."""
+    found: set[str] = set()
+    for one in nodes([node]):
+        own = any(next(outers(expr), None) for expr in _expressions(one))
+        if own or any(below.id in found for below in inputs(one)):
+            found.add(one.id)
+    return found
 
 
 def _outers(node: Node) -> Iterator[Ref]:
@@ -167,17 +182,19 @@ def _called(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCal
     return replace(call, argument=argument, by=by)
 
 
-def _shifted(node: Node) -> Node:
-    """A plan that reads no rows of the query around, as a part of that query's plan."""
+def _shifted(node: Node, left_out: Collection[str] = ()) -> dict[str, Node]:
+    """The nodes that read no rows of the query around, by id, as parts of that query's plan."""
     made: dict[str, Node] = {}
     for one in nodes([node]):
+        if one.id in left_out:
+            continue
         below = tuple(made[part.id] for part in inputs(one))
         same = all(new is old for new, old in zip(below, inputs(one), strict=True))
         if not same or any(has_outer(expr) for expr in _expressions(one)):
             made[one.id] = _mapped(one, lambda expr: inward(expr, _none), below)
         else:
             made[one.id] = one
-    return made[node.id]
+    return made
 
 
 def _none(name: str, type_: DataType) -> Expr:
@@ -187,26 +204,41 @@ def _none(name: str, type_: DataType) -> Expr:
 # -- pulling up --------------------------------------------------------------------------------
 
 
-def _pulled(node: Node, top: bool = False) -> tuple[Node, list[Expr]] | None:
-    """The node without its conditions on outer rows, and these over its columns; None if not so.
+_Pulled: TypeAlias = tuple[Node, list[Expr]] | None
 
-    `top` means that nothing but projections stands above, as an aggregate without groups needs.
+
+def _pulled(root: Node, dependent: Collection[str], *, top: bool) -> _Pulled:
+    """The plan without its conditions on outer rows, and these over its columns; None if not so.
+
+    An aggregate without groups needs that nothing but projections stands above, and `top`.
     """
-    if not is_dependent(node):
-        return node, []
+    first = _first(root) if top else None
+    made: dict[str, _Pulled] = {}
+    for node in nodes([root]):
+        if node.id not in dependent:
+            made[node.id] = node, []
+        else:
+            below = [made[part.id] for part in inputs(node)]
+            made[node.id] = _pulled_node(node, below, node == first)
+    return made[root.id]
+
+
+def _first(node: Node) -> Node:
+    """What stands below the projections on top of a plan that only name columns."""
+    while isinstance(node, Project) and all(isinstance(out.expr, Ref) for out in node.outputs):
+        node = node.input
+    return node
+
+
+def _pulled_node(node: Node, pulled: Sequence[_Pulled], first: bool) -> _Pulled:
+    """A node over inputs whose conditions were pulled up, and these; None if there is no such."""
     if isinstance(node, Join):
-        return _pulled_join(node)
-    if isinstance(node, Union):
+        return _pulled_join(node, pulled[0], pulled[1])
+    if isinstance(node, Union) or pulled[0] is None:
         return None
-    own = list(_expressions(node))
-    if not isinstance(node, Filter) and any(next(outers(expr), None) for expr in own):
+    if not isinstance(node, Filter) and any(next(outers(e), None) for e in _expressions(node)):
         return None
-    (lower,) = inputs(node)
-    plain = isinstance(node, Project) and all(isinstance(expr, Ref) for expr in own)
-    found = _pulled(lower, top and plain)
-    if found is None:
-        return None
-    below, conditions = found
+    below, conditions = pulled[0]
     match node:
         case Filter():
             parts = conjuncts(node.predicate)
@@ -218,7 +250,7 @@ def _pulled(node: Node, top: bool = False) -> tuple[Node, list[Expr]] | None:
         case Project():
             return _pulled_project(node, below, conditions)
         case Aggregate():
-            if not node.keys and not top:
+            if not node.keys and not first:
                 return None
             return _pulled_aggregate(node, below, conditions)
         case TopK() | Window():
@@ -226,16 +258,14 @@ def _pulled(node: Node, top: bool = False) -> tuple[Node, list[Expr]] | None:
     return None
 
 
-def _pulled_join(node: Join) -> tuple[Node, list[Expr]] | None:
+def _pulled_join(node: Join, left: _Pulled, right: _Pulled) -> _Pulled:
     """Conditions of both sides of an inner join, or of the side whose rows any join keeps."""
-    if node.kind != "inner" and is_dependent(node.right):
+    if left is None or right is None or (node.kind != "inner" and right[1]):
         return None
-    left, right = _pulled(node.left), _pulled(node.right)
-    if left is None or right is None:
+    if left[1] and right[1] and len(left[1]) + len(right[1]) > MOST_PULLED:
         return None
     made, other = left[0], right[0]
-    shows = node.shows_right
-    if shows and names_of(made) & names_of(other):
+    if node.shows_right and names_of(made) & names_of(other):
         return None  # columns that were added for the conditions
     return Join(node.kind, made, other, node.on), [*left[1], *right[1]]
 
@@ -324,41 +354,56 @@ def _absent(node: Node) -> Iterator[tuple[str, Lit]]:
 
 
 class _Pushed:
-    """A subquery computed for all different values of some columns of the rows around."""
+    """A subquery computed for all different values of some columns of the rows around.
 
-    def __init__(self, host: Node, wanted: Sequence[Ref], taken: set[str]):
-        self._host, self._wanted, self._numbers = host, wanted, count()
-        self._taken = {name.partition(".")[0] for name in taken}
+    `columns` of its nodes hold these values.
+    """
 
-    def down(self, node: Node) -> tuple[Node, dict[str, Ref]]:
-        """The node for all outer values, and its columns that hold them."""
-        columns = self._fresh()
-        return self._pushed(node, columns), columns
+    def __init__(self, host: Node, wanted: Sequence[Ref], root: Node, dependent: Collection[str]):
+        self._host, self._wanted, self._root, self._dependent = host, wanted, root, dependent
+        self._numbers = count()
+        self._taken = {name.partition(".")[0] for name in _every_name(root)}
+        self._apart = _shifted(root, dependent)
+        self.columns = self._fresh()
+
+    def down(self) -> Node:
+        """The plan for all outer values."""
+        made: dict[str, Node] = {}
+        for node in nodes([self._root]):
+            if node.id in self._dependent:
+                made[node.id] = self._pushed(node, made)
+        return made[self._root.id]
 
     def _fresh(self) -> dict[str, Ref]:
         # A subquery inside this one may have been pushed down before.
         mark = next(m for n in self._numbers if (m := f"#outer{n or ''}") not in self._taken)
         return {ref.name: Ref(f"{mark}.{ref.name}", ref.type) for ref in self._wanted}
 
-    def _values(self, columns: dict[str, Ref]) -> Node:
-        keys = tuple(Named(columns[ref.name].name, ref) for ref in self._wanted)
+    def _values(self) -> Node:
+        keys = tuple(Named(self.columns[ref.name].name, ref) for ref in self._wanted)
         return Aggregate(self._host, keys, ())
 
-    def _pushed(self, node: Node, columns: dict[str, Ref]) -> Node:
-        def change(expr: Expr) -> Expr:
-            return inward(expr, lambda name, _: columns[name])
+    def _with_values(self, node: Node, made: Mapping[str, Node]) -> Node:
+        """A node for all outer values; one that does not read them has its rows for each."""
+        if node.id in self._dependent:
+            return made[node.id]
+        return Join("inner", self._values(), self._apart[node.id], ())
 
-        added = [Named(ref.name, ref) for ref in columns.values()]
-        names = tuple(ref.name for ref in columns.values())
-        if not is_dependent(node):
-            return Join("inner", self._values(columns), _shifted(node), ())
+    def _pushed(self, node: Node, made: Mapping[str, Node]) -> Node:
+        """A dependent node for all outer values, over its inputs for them."""
+
+        def change(expr: Expr) -> Expr:
+            return inward(expr, lambda name, _: self.columns[name])
+
+        added = [Named(ref.name, ref) for ref in self.columns.values()]
+        names = tuple(ref.name for ref in self.columns.values())
         if isinstance(node, Join):
-            return self._pushed_join(node, columns, change)
+            return self._pushed_join(node, made)
         if isinstance(node, Union):
-            branches = [self._pushed(part, columns) for part in node.inputs]
+            branches = [self._with_values(part, made) for part in node.inputs]
             return _united(branches, node, names)
         (lower,) = inputs(node)
-        below = self._pushed(lower, columns)
+        below = self._with_values(lower, made)
         match node:
             case Filter():
                 parts = conjuncts(change(node.predicate))
@@ -373,38 +418,38 @@ class _Pushed:
             case Aggregate():
                 keys = (*(Named(k.name, change(k.expr)) for k in node.keys), *added)
                 calls = tuple(_called(call, change) for call in node.aggregates)
-                made = Aggregate(below, keys, calls)
-                return made if node.keys else self._with_absent(made, node, columns)
+                grouped = Aggregate(below, keys, calls)
+                return grouped if node.keys else self._with_absent(grouped, node)
             case TopK():
                 return replace(node, input=below, partition=node.partition + names)
             case Window():
-                made_node = _mapped(node, change, (below,))
-                assert isinstance(made_node, Window)
-                return replace(made_node, partition=node.partition + names)
+                windowed = _mapped(node, change, (below,))
+                assert isinstance(windowed, Window)
+                return replace(windowed, partition=node.partition + names)
         raise AssertionError(f"{type(node).__name__} reads outer rows")
 
-    def _pushed_join(
-        self, node: Join, columns: dict[str, Ref], change: Callable[[Expr], Expr]
-    ) -> Node:
-        if not is_dependent(node.right):
-            left = self._pushed(node.left, columns)
-            return Join(node.kind, left, _shifted(node.right), node.on)
-        if node.kind == "inner" and not is_dependent(node.left):
-            right = self._pushed(node.right, columns)
-            return Join("inner", _shifted(node.left), right, node.on)
-        again = self._fresh()
-        left, right = self._pushed(node.left, columns), self._pushed(node.right, again)
-        same = tuple(Match(columns[name], again[name], True) for name in columns)
-        return Join(node.kind, left, right, (*node.on, *same))
+    def _pushed_join(self, node: Join, made: Mapping[str, Node]) -> Node:
+        on = node.on
+        if node.right.id not in self._dependent:
+            left, right = made[node.left.id], self._apart[node.right.id]
+        elif node.kind == "inner" and node.left.id not in self._dependent:
+            left, right = self._apart[node.left.id], made[node.right.id]
+        else:
+            left, again = self._with_values(node.left, made), self._fresh()
+            right = _renamed(made[node.right.id], self.columns, again)
+            on += tuple(Match(self.columns[name], again[name], True) for name in again)
+        # Both sides may have got columns of one name for their row keys.
+        ours = {*names_of(node.left), *(ref.name for ref in self.columns.values())}
+        return rebuild.joined(node.kind, left, right, on, ours)
 
-    def _with_absent(self, made: Aggregate, node: Aggregate, columns: dict[str, Ref]) -> Node:
+    def _with_absent(self, made: Aggregate, node: Aggregate) -> Node:
         """One row for each outer value, also where there is nothing to aggregate."""
-        again = self._fresh()
+        columns, again = self.columns, self._fresh()
         outputs = [Named(again[name].name, ref) for name, ref in columns.items()]
         outputs += [Named(call.name, Ref(call.name, call.type)) for call in made.aggregates]
         found = projected(made, outputs)
         same = tuple(Match(columns[name], again[name], True) for name in columns)
-        both = Join("left", self._values(columns), found, same)
+        both = Join("left", self._values(), found, same)
         absent = dict(_absent(node))
         shown = [Named(ref.name, ref) for ref in columns.values()]
         for call in made.aggregates:
@@ -413,6 +458,13 @@ class _Pushed:
                 value = make("coalesce", value, absent[call.name])
             shown.append(Named(call.name, value))
         return projected(both, shown)
+
+
+def _renamed(node: Node, columns: Mapping[str, Ref], again: Mapping[str, Ref]) -> Node:
+    """A node whose columns of outer values are called otherwise."""
+    names = {ref.name: again[name].name for name, ref in columns.items()}
+    outputs = [Named(names.get(name, name), ref) for name, ref in refs(node).items()]
+    return projected(node, outputs)
 
 
 def _united(branches: list[Node], node: Union, names: tuple[str, ...]) -> Node:

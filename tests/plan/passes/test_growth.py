@@ -32,6 +32,14 @@ def twice(items: str, i: int, on: str = "x.id = y.id") -> str:
     return f"SELECT {items} FROM c{i - 1} x JOIN c{i - 1} y ON {on}"
 
 
+def inside(
+    query: str, base: str, level: Callable[[int], str] | None = None
+) -> Callable[[int], str]:
+    """A query with such CTEs in a subquery, of which the first reads rows of the query around."""
+    ctes = levels(base, level or (lambda i: twice(PAIR, i)))
+    return lambda count: query.format(ctes(count))
+
+
 def full_joins(count: int) -> str:
     joined = " ".join(f"FULL JOIN t t{i} USING (id)" for i in range(1, count + 1))
     return f"SELECT id, t0.a AS a, t{count}.b AS b FROM t t0 {joined}"
@@ -39,6 +47,9 @@ def full_joins(count: int) -> str:
 
 ROWS = "SELECT id, a, b FROM t"
 PAIR = "x.id, x.a, y.b"
+EXISTS = "SELECT o.id FROM t o WHERE EXISTS ({})"
+EQUAL = "SELECT id, a, b FROM t s WHERE s.b = o.a"
+LESS = "SELECT id, a, b FROM t s WHERE s.b < o.a"
 SHAPES: dict[str, Callable[[int], str]] = {
     "diamond": levels(ROWS, lambda i: twice(PAIR, i)),
     "diamond with conditions": levels(
@@ -51,6 +62,10 @@ SHAPES: dict[str, Callable[[int], str]] = {
             twice("x.id, max(x.a) AS a, min(y.b) AS b", i, "x.id = y.a")
             + f" WHERE x.a < {10 + i} GROUP BY x.id"
         ),
+    ),
+    "diamond of two keys": levels(
+        "SELECT x.a AS id, y.id AS a, y.b FROM (SELECT DISTINCT a FROM t) x JOIN t y ON x.a <= y.a",
+        lambda i: twice(PAIR, i, "x.id IS NOT DISTINCT FROM y.id AND x.a = y.a"),
     ),
     "full joins": full_joins,
     "unions": levels(
@@ -82,6 +97,37 @@ SHAPES: dict[str, Callable[[int], str]] = {
             "SELECT x.id, row_number() OVER (PARTITION BY x.a ORDER BY y.id) AS a, x.b "
             f"FROM c{i - 1} x LEFT JOIN c{i - 1} y ON x.id = y.id"
         ),
+    ),
+    "inside exists": inside(EXISTS, EQUAL),
+    "inside not exists": inside("SELECT o.id FROM t o WHERE NOT EXISTS ({})", EQUAL),
+    "inside in": inside(
+        "SELECT o.id FROM t o WHERE o.id IN (SELECT d.id FROM ({}) d WHERE d.b < 5)", EQUAL
+    ),
+    "inside a value": inside(
+        "SELECT o.id, (SELECT count(*) FROM ({}) d WHERE d.b < 5) AS n FROM t o", EQUAL
+    ),
+    "inside, less": inside(EXISTS, LESS),
+    "inside, computed": inside(
+        "SELECT o.id, (SELECT max(d.a) FROM ({}) d) AS m FROM t o",
+        "SELECT id, a + o.a AS a, b FROM t s",
+    ),
+    "inside, groups": inside(
+        EXISTS,
+        EQUAL,
+        lambda i: twice("x.id, max(x.a) AS a, min(y.b) AS b", i, "x.id = y.a") + " GROUP BY x.id",
+    ),
+    "inside, unions": inside(
+        EXISTS,
+        EQUAL,
+        lambda i: f"SELECT id, a, b FROM c{i - 1} UNION SELECT id, a + 1, b FROM c{i - 1}",
+    ),
+    "inside, left joins": inside(
+        EXISTS,
+        EQUAL,
+        lambda i: f"SELECT {PAIR} FROM c{i - 1} x LEFT JOIN c{i - 1} y ON x.id = y.id",
+    ),
+    "inside, at each level": inside(
+        EXISTS, EQUAL, lambda i: f"{twice(PAIR, i)} WHERE x.a < o.id + {i}"
     ),
 }
 
@@ -144,6 +190,9 @@ def test_a_plan_may_be_deep() -> None:
     )
     assert len(program.operators) == 1_000
     assert len(explain(program, ["v"]).splitlines()) > 1_000
+    for base in (EQUAL, LESS):
+        chain = inside(EXISTS, base, lambda i: over.format(f"c{i - 1}"))
+        assert len(planned(Names(), f"CREATE VIEW v AS {chain(1_000)}").operators) > 1_000
     joins = " ".join(f"LEFT JOIN t t{i} ON t{i}.id = t{i - 1}.b" for i in range(1, 301))
     program = planned(Names(), f"CREATE VIEW v AS SELECT t0.id, t300.a FROM t t0 {joins}")
     assert len(program.operators) > 300
