@@ -358,7 +358,7 @@ def _old_versions(
     look_up = txn.get
     found = [look_up(key, None, rows) for key in full]
     if None in found:
-        sums.gaps(shard, cursor, compress(full, [value is None for value in found]))
+        sums.gaps(shard, cursor, list(compress(full, [value is None for value in found])))
     return [value or b"" for value in sums.opened_all(shard, full, found)]
 
 
