@@ -83,16 +83,14 @@ def check(
             opened(environment, key, value, db)
 
 
-def opened_all(
+def check_all(
     environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes | None]
-) -> list[bytes | None]:
-    """The value of each row; None where nothing is stored, which the caller checks with `gaps`."""
-    if None not in stored:
-        return [*opened_present(environment, keys, cast(Sequence[bytes], stored))]
-    there = [value is not None for value in stored]
-    found = [value for value in stored if value is not None]
-    values = iter(opened_present(environment, list(compress(keys, there)), found))
-    return [next(values) if is_there else None for is_there in there]
+) -> None:
+    """`check` of the rows that are there; the caller checks with `gaps` that others are not."""
+    if None in stored:
+        keys = list(compress(keys, [value is not None for value in stored]))
+        stored = [value for value in stored if value is not None]
+    check(environment, keys, cast(Sequence[bytes], stored))
 
 
 def present(
