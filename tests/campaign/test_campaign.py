@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,8 @@ from .mutants import MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 
 
-def campaign(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.campaign", *arguments]
+def campaign(*arguments: str, module: str = "tests.campaign") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
@@ -48,3 +49,10 @@ def test_a_mutant_still_finds_its_place(mutant: Mutant) -> None:
 
 def _without_time(output: str) -> list[str]:
     return [line for line in output.splitlines() if " rounds in " not in line]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="power loss needs a C compiler")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_threads_that_share_commits_lose_nothing_when_the_power_fails(seed: int) -> None:
+    ended = campaign(str(seed), module="tests.campaign.threads")
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-2000:]

@@ -54,11 +54,28 @@ def test_pushing_many_is_pushing_each(rows):
     for horizon in range(4):
         each = [versions.push(v, 4, b, horizon) for v, b in zip(values, new, strict=True)]
         assert versions.push_many(values, 4, new, horizon) == each
+        stored = [value and value + b"tail" for value in values]
+        assert versions.push_many(stored, 4, new, horizon, 4) == each
     firsts = [versions.push(None, 4, body, 0) for body in new]
     assert versions.first_many(4, new) == firsts
     assert versions.first_many(4, [body for body in new if body]) == [
         first for first, body in zip(firsts, new, strict=True) if body
     ]
+
+
+@pytest.mark.parametrize("count", [3, 200])
+@given(
+    st.lists(st.tuples(st.integers(1, 3), bodies), min_size=1, max_size=3, unique_by=lambda v: v[0])
+)
+def test_what_follows_a_stored_list_is_not_read(count, history):
+    value = None
+    for epoch, body in sorted(history, key=lambda version: version[0]):
+        value = versions.push(value, epoch, body, 0)
+    for at in (None, 0, 1, 2, 3):
+        body = versions.visible(value, at)
+        assert versions.visible(value + b"tail", at, 4) == body
+        stored = [None, *([value + b"tail"] * count)]
+        assert versions.visible_many(stored, at, 4) == [None, *([body] * count)]
 
 
 def test_two_versions_are_kept_in_steady_state():

@@ -49,7 +49,7 @@ def test_defaults_and_reopening(path):
 def test_settings_are_kept(path):
     create_store(str(path), nodes=3, shards=6, durability="relaxed").close()
     assert settings_of(path) == {
-        "format": 4,
+        "format": 5,
         "nodes": 3,
         "shards": 6,
         "durability": "relaxed",
@@ -107,7 +107,7 @@ def test_opening_nothing(path):
         open_store(str(path))
 
 
-@pytest.mark.parametrize(("version", "word"), [(3, "older"), (5, "newer")])
+@pytest.mark.parametrize(("version", "word"), [(4, "older"), (6, "newer")])
 def test_other_format_versions(path, version, word):
     create_store(str(path)).close()
     change_settings(path, format=version)
@@ -121,8 +121,8 @@ DAMAGED = [
     "[]",
     "{}",
     '{"format": "1"}',
-    '{"format": 4, "nodes": 0}',
-    '{"format": 4, "x": 2}',
+    '{"format": 5, "nodes": 0}',
+    '{"format": 5, "x": 2}',
 ]
 
 

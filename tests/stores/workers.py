@@ -1,8 +1,10 @@
 """What the other processes do; run as a script: `workers.py NAME PATH ARGUMENTS...`."""
 
+import os
 import resource
 import signal
 import sys
+import threading
 from itertools import count
 
 from viewkeep.codec.keys import KeyCodec
@@ -25,6 +27,27 @@ def rounds(path, width):
         rows = [ROWS.encode_one((index, "x" * (number % 50), number)) for index in range(len(keys))]
         store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
         print(number, flush=True)
+
+
+def pairs(path, first):
+    """Eight threads write pair after pair of rows, each pair over all nodes or on one."""
+    store = open_store(path)
+    numbers = count(int(first), 2)
+
+    def work():
+        while True:
+            number = next(numbers)
+            pair = [number, number + 1]
+            keys = [KEYS.encode_one((each,)) for each in pair]
+            rows = [ROWS.encode_one((each, "x" * (each % 50), each)) for each in pair]
+            store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
+            os.write(1, b"%d\n" % number)  # in one call, so that lines stay whole
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
 
 
 def increments(path, times):

@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.packed import Packed
+from viewkeep.codec.packed import Packed, list_rows
 from viewkeep.codec.physical import FEW, binary_series, packed_series
 
-_NARROW = 64  # bytes of a key up to which a table for each is faster than a call for each key
+_NARROW = 64  # differing bytes up to which a table for each is faster than a call for each key
 _WORD = 8  # bytes that are compared at once
 _LONG = 2_048  # bytes of a row that numpy goes through at full speed
 
@@ -35,20 +35,23 @@ def hash_keys(keys: Sequence[bytes] | Packed | pl.Series) -> NDArray[np.uint32]:
         keys = keys.to_list() if len(keys) <= FEW else packed_series(keys)
     if isinstance(keys, Packed):
         matrix = keys.matrix if len(keys) > FEW else None
-        if matrix is not None and matrix.shape[1] <= _NARROW:
-            return _hash_rows(matrix)
+        if matrix is not None:
+            return hash_rows(matrix)
         keys = keys.all_bytes()
     return np.fromiter(map(crc32, keys), np.uint32, len(keys))
 
 
-def _hash_rows(matrix: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """crc32 is linear: every byte adds, by XOR, what it would among zeros.
+def hash_rows(matrix: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """`hash_key` of each row. crc32 is linear: every byte adds, by XOR, what it would among zeros.
 
     So a byte in which no rows differ is hashed once, with the first row.
     """
     count, width = matrix.shape
+    differ = differing(matrix)
+    if len(differ) > _NARROW:
+        return np.fromiter(map(crc32, list_rows(matrix)), np.uint32, count)
     hashes = np.full(count, crc32(matrix[0].tobytes()), np.uint32)
-    for place in differing(matrix).tolist():
+    for place in differ.tolist():
         table = _byte_hashes(width - 1 - place)
         hashes ^= (table ^ table[matrix[0, place]])[matrix[:, place]]
     return hashes

@@ -5,6 +5,9 @@ horizon of the last push; pushing the same body at the same epoch again changes 
 
     value = entry entry ...                         newest first, epochs strictly falling
     entry = epoch u64 · length i32 · body           little-endian; length -1: the row was deleted
+
+Functions for many values take them as they are stored, with `tail` bytes after each, so that nobody
+copies them only to cut a checksum off.
 """
 
 from __future__ import annotations
@@ -23,15 +26,16 @@ _unpack = _ENTRY.unpack_from
 _FEW = 50  # values up to which one at a time is faster than the fixed cost of arrays
 
 
-def visible(value: bytes, at: int | None) -> bytes | None:
+def visible(value: bytes, at: int | None, tail: int = 0) -> bytes | None:
     """The body as of epoch `at` (None: the newest); None if there was no row."""
+    end = len(value) - tail
     try:
         epoch, length = _unpack(value)
         place = _HEADER
         if at is not None:
             while epoch > at:
                 place += length if length > 0 else 0
-                if place >= len(value):
+                if place >= end:
                     return None
                 epoch, length = _unpack(value, place)
                 place += _HEADER
@@ -39,42 +43,45 @@ def visible(value: bytes, at: int | None) -> bytes | None:
         raise Corrupt("a version list is cut short") from error
     if length < 0:
         return None
-    if place + length > len(value):
+    if place + length > end:
         raise Corrupt("a version list is cut short")
     return value[place : place + length]
 
 
-def visible_many(values: Sequence[bytes | None], at: int | None) -> list[bytes | None]:
+def visible_many(
+    values: Sequence[bytes | None], at: int | None, tail: int = 0
+) -> list[bytes | None]:
     """`visible` of each value, None for None."""
-    if len(values) > _FEW and _all_newest(values, at):
-        return [value and value[_HEADER:] for value in values]
+    if len(values) > _FEW and (end := _all_newest(values, at, tail)):
+        return [value and value[_HEADER:end] for value in values]
+    least = _HEADER + tail
     found: list[bytes | None] = []
     append = found.append
     for value in values:
         if value is None:
             append(None)
             continue
-        if len(value) < _HEADER:
+        if len(value) < least:
             raise Corrupt("a version list is cut short")
         # The newest version is nearly always the one: take it without a call.
         epoch, length = _unpack(value)
-        if (at is None or epoch <= at) and 0 <= length <= len(value) - _HEADER:
+        if (at is None or epoch <= at) and 0 <= length <= len(value) - least:
             append(value[_HEADER : _HEADER + length])
         else:
-            append(visible(value, at))
+            append(visible(value, at, tail))
     return found
 
 
-def _all_newest(values: Sequence[bytes | None], at: int | None) -> bool:
-    """Whether all values are of one size, hold one version each, and show it at an epoch."""
+def _all_newest(values: Sequence[bytes | None], at: int | None, tail: int) -> int:
+    """Where bodies end if all values are of one size, hold one version, and show it; 0 if not."""
     sizes = set(map(len, filter(None, values)))
-    if len(sizes) != 1 or (size := sizes.pop()) < _HEADER:
-        return False
-    entry = np.dtype([("epoch", "<u8"), ("length", "<i4"), ("body", f"V{size - _HEADER}")])
+    if len(sizes) != 1 or (end := (size := sizes.pop()) - tail) < _HEADER:
+        return 0
+    entry = np.dtype([("epoch", "<u8"), ("length", "<i4"), ("rest", f"V{size - _HEADER}")])
     entries = np.frombuffer(b"".join(filter(None, values)), entry)
-    if bool((entries["length"] != size - _HEADER).any()):
-        return False
-    return at is None or bool((entries["epoch"] <= at).all())
+    if bool((entries["length"] != end - _HEADER).any()):
+        return 0
+    return end if at is None or bool((entries["epoch"] <= at).all()) else 0
 
 
 def push(value: bytes | None, epoch: int, body: bytes | None, horizon: int) -> bytes:
@@ -104,9 +111,13 @@ def push(value: bytes | None, epoch: int, body: bytes | None, horizon: int) -> b
 
 
 def push_many(
-    values: Sequence[bytes | None], epoch: int, bodies: Sequence[bytes | None], horizon: int
+    values: Sequence[bytes | None],
+    epoch: int,
+    bodies: Sequence[bytes | None],
+    horizon: int,
+    tail: int = 0,
 ) -> list[bytes]:
-    """`push` of each body to the value beside it."""
+    """`push` of each body to the value beside it; what is made has no tail."""
     entries = first_many(epoch, bodies)
     if not any(values):
         return entries
@@ -119,7 +130,10 @@ def push_many(
         newest, length = _unpack(head)
         if newest > horizon:
             pairs = zip(values, bodies, strict=True)
-            return [push(value, epoch, body, horizon) for value, body in pairs]
+            return [
+                push(value and value[: len(value) - tail], epoch, body, horizon)
+                for value, body in pairs
+            ]
         kept[head] = _HEADER + max(length, 0)
     return [
         entry + value[: kept[value[:_HEADER]]] if value else entry

@@ -32,7 +32,7 @@ from viewkeep.stores.lmdb.environment import (
 )
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS
 
-FORMAT = 4
+FORMAT = 5
 SETTINGS = "viewkeep.json"
 DEFAULT_MAP = 1 << 40
 NODE_DBS = ("rows", "log", "info")

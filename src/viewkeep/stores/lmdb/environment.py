@@ -20,6 +20,7 @@ import lmdb
 
 from viewkeep import claims
 from viewkeep.errors import Corrupt, StoreError, StoreFull
+from viewkeep.stores.lmdb.combining import Combining
 from viewkeep.stores.lmdb.files import check_file
 from viewkeep.stores.lmdb.forks import Inherited
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS, WriteLock
@@ -113,6 +114,8 @@ class Environment:
     dbs: dict[str, Any]
     lock: WriteLock | Inherited
     uses: int = field(default=0)
+    # What threads want to write next; see `group`.
+    calls: Combining[Transaction, int] = field(default_factory=Combining)
     # What `sums.remembered` has read, as of the transaction with this number.
     memory: tuple[int, dict[tuple[str, bytes], bytes | None]] = field(default=(-1, {}))
 

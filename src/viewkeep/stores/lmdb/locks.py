@@ -55,14 +55,18 @@ class WriteLock:
         """Nobody in this process writes any more."""
         os.close(self._file)
 
+    def refusal(self, waited: float) -> Locked:
+        """The error for a thread that another one of this process has kept waiting."""
+        # That thread may itself wait for another process.
+        return self._refusal(self._holder() or "another thread of this process", waited)
+
     def _wait_for_threads(self) -> None:
         """Wait for another thread of this process, in pieces, since a claim can be given up."""
         with Waiting(self.seconds) as waiting:
             while (left := waiting.left) > 0:
                 if self._threads.acquire(timeout=min(left, _PIECE)):
                     return
-            # That thread may itself wait for another process.
-            raise self._refusal(self._holder() or "another thread of this process", waiting.waited)
+            raise self.refusal(waiting.waited)
 
     def _wait(self) -> None:
         """Look again and again: the system has no wait with a deadline that threads can use."""

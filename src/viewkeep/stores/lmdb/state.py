@@ -72,7 +72,8 @@ def get(
             absent = sorted(compress(full, [value is None for value in found]))
             with txn.cursor(db=rows) as cursor:
                 sums.gaps(shard, cursor, absent)
-    return versions.visible_many(sums.opened_all(shard, full, found), at)
+    sums.check_all(shard, full, found)
+    return versions.visible_many(found, at, sums.SIZE)
 
 
 def scan(
@@ -334,11 +335,11 @@ def _stamp(
             kept = [row is not None or value for row, value in zip(rows, old, strict=True)]
             full, old = list(compress(full, kept)), list(compress(old, kept))
             rows = list(compress(rows, kept))
-        made = sums.sealed_all(full, versions.push_many(old, epoch, rows, horizon))
+        new_versions = versions.push_many(old, epoch, rows, horizon, sums.SIZE)
+        made = sums.sealed_all(full, new_versions)
         cursor.putmulti(zip(full, made, strict=True))
     new = list(compress(full, map(not_, old))) if b"" in old else []
-    replaced = sum(map(len, old)) + sums.SIZE * (len(old) - len(new))
-    gained = sum(map(len, made)) - replaced + sum(map(len, new))
+    gained = sum(map(len, made)) - sum(map(len, old)) + sum(map(len, new))
     _add_size(shard, txn, prefix, len(new), gained)
     if None in rows:
         stamp = _EPOCH.pack(epoch)
@@ -350,7 +351,7 @@ def _stamp(
 def _old_versions(
     shard: Environment, txn: Transaction, cursor: Cursor, full: Sequence[bytes]
 ) -> list[bytes]:
-    """The version lists of these keys, which are in order; b"" where there is none."""
+    """What is stored under these keys, which are in order; b"" where there is nothing."""
     rows = shard.dbs["rows"]
     # Keys often rise with time; if no row lies between the first and the last, all are new.
     if not cursor.set_key(full[0]) and sums.gap(shard, cursor, full[0])[1] > full[-1]:
@@ -358,8 +359,11 @@ def _old_versions(
     look_up = txn.get
     found = [look_up(key, None, rows) for key in full]
     if None in found:
-        sums.gaps(shard, cursor, compress(full, [value is None for value in found]))
-    return [value or b"" for value in sums.opened_all(shard, full, found)]
+        sums.gaps(shard, cursor, list(compress(full, [value is None for value in found])))
+        sums.check_all(shard, full, found)
+        return [stored or b"" for stored in found]
+    sums.check(shard, full, found)
+    return found
 
 
 def revert(shard: Environment, after: int, upto: int) -> None:

@@ -1,24 +1,26 @@
-"""Checksums: every record ends in the crc32 of its key and value, so damaged bytes are noticed.
+"""Checksums: every record ends in four bytes that make its crc32 zero, so damage is noticed.
 
 Law: a value that is returned was stored under its key, and a key is reported absent only if sound
 records, in order, lie on both sides of where it would be. All else raises Corrupt.
 
-    stored value = value · crc32(key · value) u32 little-endian
+    stored value = value · (crc32(key · value) ^ CLOSING) u32 little-endian
 
-The crc32 of anything followed by its own crc32 is a constant, so a check needs no copy. Records
-beside an absent key are checked because a damaged key hides its record: a search for the old key
-ends next to it.
+so crc32(key · stored value) is 0, and so is the crc32 of any number of such records, one after the
+other: one pass checks them all, whatever their lengths. Records beside an absent key are checked
+because a damaged key hides its record: a search for the old key ends next to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress
 from typing import TYPE_CHECKING, cast
 from zlib import crc32
 
 import numpy as np
 
+from viewkeep.codec.many import hash_rows
 from viewkeep.codec.packed import list_rows
 from viewkeep.errors import Corrupt
 
@@ -26,26 +28,40 @@ if TYPE_CHECKING:
     from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction
 
 SIZE = 4
-SOUND = 0x2144DF1C  # the crc32 of anything followed by its own crc32
+CLOSING = 0x6DD90A9D  # the crc32 of anything followed by its own crc32 ^ this is 0
 LAST = b"\xff" * 512  # after all keys
 _MOST_REMEMBERED = 64
+_FEW = 50  # records up to which a call for each is faster than arrays
 
 
 def sealed(key: bytes, value: bytes) -> bytes:
     """The value to store under a key."""
-    return value + crc32(value, crc32(key)).to_bytes(SIZE, "little")
+    return value + (crc32(value, crc32(key)) ^ CLOSING).to_bytes(SIZE, "little")
 
 
 def sealed_all(keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
     """`sealed` of each value with the key beside it."""
-    sums = np.fromiter(map(crc32, values, map(crc32, keys)), "<u4", len(values))
+    if len(values) > _FEW and len(set(map(len, keys))) == len(set(map(len, values))) == 1:
+        return _sealed_rows(keys, values)
+    sums = np.fromiter(map(crc32, values, map(crc32, keys)), "<u4", len(values)) ^ CLOSING
     ends = list_rows(sums.view(np.uint8).reshape(-1, SIZE)) if len(values) else []
     return [value + end for value, end in zip(values, ends, strict=True)]
 
 
+def _sealed_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+    """`sealed_all` of keys of one length and values of one length: a tenth of the calls."""
+    count, width, end = len(keys), len(keys[0]), len(keys[0]) + len(values[0])
+    records = np.empty((count, end + SIZE), np.uint8)
+    records[:, :width] = np.frombuffer(b"".join(keys), np.uint8).reshape(count, width)
+    records[:, width:end] = np.frombuffer(b"".join(values), np.uint8).reshape(count, -1)
+    sums = (hash_rows(records[:, :end]) ^ np.uint32(CLOSING)).astype("<u4")
+    records[:, end:] = sums.view(np.uint8).reshape(count, SIZE)
+    return list_rows(records[:, width:])
+
+
 def opened(environment: Environment, key: bytes, stored: bytes, db: str = "rows") -> bytes:
     """The value of what is stored under a key."""
-    if crc32(stored, crc32(key)) != SOUND:
+    if crc32(stored, crc32(key)):
         raise damaged(environment, key, db)
     return stored[:-SIZE]
 
@@ -62,21 +78,19 @@ def check(
     environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes], db: str = "rows"
 ) -> None:
     """Raise Corrupt unless all of these records are sound."""
-    if set(map(crc32, stored, map(crc32, keys))) - {SOUND}:
+    if crc32(b"".join(chain.from_iterable(zip(keys, stored, strict=True)))):
         for key, value in zip(keys, stored, strict=True):
             opened(environment, key, value, db)
 
 
-def opened_all(
+def check_all(
     environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes | None]
-) -> list[bytes | None]:
-    """The value of each row; None where nothing is stored, which the caller checks with `gaps`."""
-    if None not in stored:
-        return [*opened_present(environment, keys, cast(Sequence[bytes], stored))]
-    there = [value is not None for value in stored]
-    found = [value for value in stored if value is not None]
-    values = iter(opened_present(environment, list(compress(keys, there)), found))
-    return [next(values) if is_there else None for is_there in there]
+) -> None:
+    """`check` of the rows that are there; the caller checks with `gaps` that others are not."""
+    if None in stored:
+        keys = list(compress(keys, [value is not None for value in stored]))
+        stored = [value for value in stored if value is not None]
+    check(environment, keys, cast(Sequence[bytes], stored))
 
 
 def present(
@@ -87,7 +101,8 @@ def present(
     there = [key for key, _ in found]
     if len(found) < len(keys):
         known = set(there)
-        gaps(environment, cursor, [key for key in keys if key not in known])
+        absent = [key for key in keys if key not in known] if known else keys
+        gaps(environment, cursor, absent)
     values = opened_present(environment, there, [stored for _, stored in found])
     return zip(there, values, strict=True)
 
@@ -99,7 +114,7 @@ def get(environment: Environment, txn: Transaction, db: str, key: bytes) -> byte
     if stored is None:
         gap(environment, txn.cursor(records), key, db)
         return None
-    if crc32(stored, crc32(key)) != SOUND:
+    if crc32(stored, crc32(key)):
         raise damaged(environment, key, db)
     return stored[:-SIZE]
 
@@ -134,14 +149,14 @@ def gap(
     low, high = b"", LAST
     if cursor.set_range(key):
         high, stored = cursor.item()
-        if crc32(stored, crc32(high)) != SOUND:
+        if crc32(stored, crc32(high)):
             raise damaged(environment, high, db)
         there = cursor.prev()
     else:
         there = cursor.last()
     if there:
         low, stored = cursor.item()
-        if crc32(stored, crc32(low)) != SOUND:
+        if crc32(stored, crc32(low)):
             raise damaged(environment, low, db)
     low, high = bytes(low), bytes(high)  # they may be views of the map
     if not low < key < high:
@@ -149,12 +164,14 @@ def gap(
     return low, high
 
 
-def gaps(environment: Environment, cursor: Cursor, keys: Iterable[bytes]) -> None:
+def gaps(environment: Environment, cursor: Cursor, keys: Sequence[bytes]) -> None:
     """`gap` of each of these absent keys, which are in order."""
-    low, high = b"", b""
-    for key in keys:
-        if not low < key < high:
-            low, high = gap(environment, cursor, key)
+    place = 0
+    while place < len(keys):
+        _, high = gap(environment, cursor, keys[place])
+        place += 1
+        if place < len(keys) and keys[place] < high:
+            place = bisect_left(keys, high, place)
 
 
 def seek(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows") -> bool:
@@ -162,7 +179,7 @@ def seek(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows")
     found = cursor.set_range(key)
     if cursor.prev() if found else cursor.last():
         before, stored = cursor.item()
-        if crc32(stored, crc32(before)) != SOUND:
+        if crc32(stored, crc32(before)):
             raise damaged(environment, before, db)
         if before >= key:
             raise disordered(environment)

@@ -27,6 +27,7 @@ from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 from viewkeep.stores.lmdb import log, redo, segments, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translate, translated
+from viewkeep.stores.lmdb.group import commit_with_others
 
 MAX_ROW = 64 << 20
 
@@ -47,8 +48,11 @@ def write(nodes: Sequence[Environment], writes: Sequence[TableWrite]) -> dict[in
     for table_write in writes:
         _check(table_write)
     if len(writes) == 1 and len(writes[0].keys) == 1:
-        return _write_one(nodes, writes[0])
+        return _write_on_one(nodes, crc32(writes[0].keys[0]) % len(nodes), writes)
     parts = _by_node(writes, len(nodes))
+    if len(parts) == 1:
+        ((index, part),) = parts.items()
+        return _write_on_one(nodes, index, part)
     while (ends := _write_parts(nodes, parts)) is None:
         redo.complete(nodes)
     return ends
@@ -107,43 +111,71 @@ def commit(txn: Transaction) -> None:
     txn.commit()
 
 
-def _write_one(nodes: Sequence[Environment], table_write: TableWrite) -> dict[int, int]:
+def _write_on_one(
+    nodes: Sequence[Environment], index: int, writes: Sequence[TableWrite]
+) -> dict[int, int]:
+    """Write to one node, in one commit with what other threads write there meanwhile."""
+    node = nodes[index]
+    rows = sum(len(table_write.keys) for table_write in writes)
+
+    def finish(txn: Transaction) -> None:
+        redo.finish(nodes, index, txn)
+
+    def work(txn: Transaction) -> int:
+        if rows == 1:
+            (table_write,) = (table_write for table_write in writes if table_write.keys)
+            return _write_one(node, txn, table_write)
+        return _write_many(node, txn, writes)
+
+    return {index: commit_with_others(node, rows, finish, work)}
+
+
+def _write_many(node: Environment, txn: Transaction, writes: Sequence[TableWrite]) -> int:
+    """Apply and log many operations of one node; the end of its log."""
+    staged = _Staged(txn)
+    _load(node, staged, writes)
+    for table_write in writes:
+        _stage(staged, table_write)
+    end = log.end(node, txn)
+    prepared = _prepare(staged, end, max(time.time_ns(), end.moment + 1))
+    redo.apply_part(node, txn, prepared)
+    claims.begin()
+    return prepared.stop
+
+
+def _write_one(node: Environment, txn: Transaction, table_write: TableWrite) -> int:
     """The common case of one row, without the bookkeeping of batches."""
     key = table_write.keys[0]
-    index = crc32(key) % len(nodes)
-    node = nodes[index]
     full = table_write.table.to_bytes(4, "big") + key
-    with translated, node.lock, node.begin(write=True) as txn:
-        redo.finish(nodes, index, txn)
-        before = sums.get(node, txn, "rows", full)
-        _expect(table_write, 0, before)
-        if before is None and (table_write.existing_only or table_write.kind == Kind.DELETE):
-            return {index: log.end(node, txn).offset}
-        after: bytes | None = None
-        if table_write.rows is None:
-            txn.delete(full, db=node.dbs["rows"])
-        else:
-            after = table_write.rows[0]
-            if table_write.columns is not None:
-                old = _blank(table_write.codec) if before is None else before
-                (after,) = table_write.codec.merge([old], [after], table_write.columns)
-                _check_row(after)
-            sums.put(node, txn, "rows", full, after)
-        end = log.end(node, txn)
-        moment = max(time.time_ns(), end.moment + 1)
-        segment = segments.pack_one(
-            table_write.table,
-            table_write.kind,
-            key,
-            after,
-            before,
-            moment,
-            end.log_bytes,
-            end.offset,
-        )
-        stop = log.append_value(node, txn, end.offset, 1, segment)
-        claims.begin()
-        return {index: stop}
+    before = sums.get(node, txn, "rows", full)
+    _expect(table_write, 0, before)
+    if before is None and (table_write.existing_only or table_write.kind == Kind.DELETE):
+        return log.end(node, txn).offset
+    after: bytes | None = None
+    if table_write.rows is None:
+        txn.delete(full, db=node.dbs["rows"])
+    else:
+        after = table_write.rows[0]
+        if table_write.columns is not None:
+            old = _blank(table_write.codec) if before is None else before
+            (after,) = table_write.codec.merge([old], [after], table_write.columns)
+            _check_row(after)
+        sums.put(node, txn, "rows", full, after)
+    end = log.end(node, txn)
+    moment = max(time.time_ns(), end.moment + 1)
+    segment = segments.pack_one(
+        table_write.table,
+        table_write.kind,
+        key,
+        after,
+        before,
+        moment,
+        end.log_bytes,
+        end.offset,
+    )
+    stop = log.append_value(node, txn, end.offset, 1, segment)
+    claims.begin()
+    return stop
 
 
 def _check(table_write: TableWrite) -> None:
