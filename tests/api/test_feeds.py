@@ -27,8 +27,8 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.identity import database_id
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import run_epoch
+from viewkeep.engine.log_splits import whole_logs
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import EpochGone, InvalidRow, InvalidToken, NotReady, UnknownName
 
 if TYPE_CHECKING:

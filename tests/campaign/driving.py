@@ -9,9 +9,9 @@ from viewkeep.engine.epochs import Limits
 from viewkeep.engine.failures import leave_out
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.log_splits import even_splits, levels_to_run
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import reports_of
-from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.errors import EpochGone, Fenced, OperatorFailed, PipelineError
 
 from .actor import Actor
@@ -24,13 +24,13 @@ class _Runner(Actor):
         """All tasks of an epoch, in any order, some of them twice or given up."""
         rng, store = self.rng, process.store
         program = load_plan(store, epoch.plan).program
-        shares = even_stretches(program, epoch)
+        shares = even_splits(program, epoch)
         messages: list[Any] = []
-        for stretch in rng.sample(flat := [s for share in shares for s in share], len(flat)):
+        for split in rng.sample(flat := [s for share in shares for s in share], len(flat)):
             if rng.random() < 0.15:
                 self.happened("task run twice")
-                list(run_sources(store, epoch, stretch))
-            messages += run_sources(store, epoch, stretch)
+                list(run_sources(store, epoch, split))
+            messages += run_sources(store, epoch, split)
         for level in range(1, levels_to_run(program, epoch, shares)):
             sent, messages = messages, []
             rng.shuffle(sent)

@@ -22,7 +22,7 @@ import lmdb
 
 import viewkeep
 from viewkeep.access import turns
-from viewkeep.engine import lease, stretches
+from viewkeep.engine import lease, log_splits
 from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.faulty import FaultPlan, FaultyStore
@@ -227,7 +227,7 @@ class World:
             (time, "monotonic", lambda: self.monotonic),
             (lease, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
             (lease, "_started", lambda pid: "alive" if pid in self.live else ""),
-            (stretches, "_LEAST", 2),
+            (log_splits, "_LEAST", 2),
             (turns, "PART_ROWS", 3),
             (hashes, "_md5", _poisoned_md5),
         ]

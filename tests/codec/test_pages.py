@@ -10,7 +10,7 @@ from viewkeep.codec.packed import Packed
 from viewkeep.codec.pages import pack, rows_of, sizes, unpack
 from viewkeep.errors import Corrupt
 from viewkeep.expr import Ref
-from viewkeep.ops.ordered import GROUP, Ordered, in_order
+from viewkeep.ops.aggregates.ordered import GROUP, Ordered, in_order
 from viewkeep.types import DOUBLE
 
 from .strategies import types

@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 
 import viewkeep
 from viewkeep.codec.keys import KeyCodec, bounded
-from viewkeep.engine import changes, exchange, pages
+from viewkeep.engine import changes, exchange
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan
-from viewkeep.ops import ordered
+from viewkeep.engine.values import pages
+from viewkeep.ops.aggregates import ordered
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
 from viewkeep.stores.lmdb import log

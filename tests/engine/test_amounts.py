@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from viewkeep.engine import amounts, join
-from viewkeep.engine.loading import Chunk
+from viewkeep.engine.loading import LoadChunk
 from viewkeep.engine.steps import PLACE
 from viewkeep.stores import contract, create_store
 from viewkeep.stores.contract import ROW_BYTES, StateWrite
@@ -87,7 +87,7 @@ def test_chunks_to_load_are_bounded(seed: int) -> None:
 
     bound, loaded = "", []
     while True:
-        chunk = Chunk.read(bound, most, scan)
+        chunk = LoadChunk.read(bound, most, scan)
         loaded += chunk.keys
         # The first rows of a chunk are read before anything is known of them.
         first = sum(map(len, chunk.rows[:1_000])) // ROW_BYTES

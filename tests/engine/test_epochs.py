@@ -13,7 +13,7 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import Outgrown, advance, catch_up, run_epoch
-from viewkeep.engine.stretches import whole_logs
+from viewkeep.engine.log_splits import whole_logs
 from viewkeep.errors import EpochGone, Fenced, PipelineError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store

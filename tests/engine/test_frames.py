@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine import frames
 from viewkeep.engine.frames import from_body, to_body
-from viewkeep.ops.ordered import TIMES
+from viewkeep.ops.aggregates.ordered import TIMES
 
 MANY = frames._FEW + 1
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from viewkeep.engine import stretches
+from viewkeep.engine import log_splits
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.log_splits import whole_logs
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.stretches import whole_logs
 from viewkeep.stores import create_store
 
 from .history import FOLDER, History, keys, rows
@@ -98,7 +98,7 @@ def play(statements: list[str], late: list[str], history: list[tuple[str, Any]],
 def _small_shares() -> Iterator[None]:
     """Logs are cut however few operations they have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretches, "_LEAST", 1)
+        patch.setattr(log_splits, "_LEAST", 1)
         yield
 
 

@@ -14,12 +14,12 @@ from viewkeep.codec.keys import MAX_KEY, KeyCodec, bounded, group_prefix
 from viewkeep.codec.packed import listed
 from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT
-from viewkeep.engine import pages
-from viewkeep.engine.ordered import Changes, advance_values, extremes
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.values import pages
+from viewkeep.engine.values.ordered import Changes, advance_values, extremes
 from viewkeep.errors import PipelineError
 from viewkeep.expr import Ref
-from viewkeep.ops.ordered import GROUP, TIMES, Ordered, in_order
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, in_order
 from viewkeep.plan.nodes import KeyPart
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import Store

@@ -13,8 +13,8 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_sources
 from viewkeep.engine.local import advance, catch_up, run_epoch
+from viewkeep.engine.log_splits import whole_logs
 from viewkeep.engine.programs import newest_plan
-from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import CatalogError, EpochGone, Fenced, OperatorFailed
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
@@ -239,26 +239,26 @@ def test_tasks_of_an_abandoned_epoch_change_nothing(history: History) -> None:
     with pytest.raises(OperatorFailed) as raised:
         run_epoch(store, epoch)
     leave_out(store, term, epoch, {raised.value.operator: "poisoned"})
-    for stretch in whole_logs(epoch):
-        list(run_sources(store, epoch, stretch))  # before the next one opens: a late task
+    for split in whole_logs(epoch):
+        list(run_sources(store, epoch, split))  # before the next one opens: a late task
     following = epochs.open_next(term, Limits())
     assert following is not None
     assert following.epoch == epoch.epoch + 1
     assert following.start == epoch.start
     with pytest.raises(Fenced):
         epochs.open_epoch(epoch.epoch)
-    for stretch in whole_logs(epoch):
+    for split in whole_logs(epoch):
         with pytest.raises(Fenced):
-            list(run_sources(store, epoch, stretch))
+            list(run_sources(store, epoch, split))
     with pytest.raises(Fenced):
         epochs.publish(term, epoch, [])
     with pytest.raises(Fenced):
         epochs.abandon(term, epoch)
     epochs.publish(term, following, run_epoch(store, following))
     history.check()
-    for stretch in whole_logs(epoch):
+    for split in whole_logs(epoch):
         with pytest.raises((Fenced, EpochGone)):
-            list(run_sources(store, epoch, stretch))
+            list(run_sources(store, epoch, split))
     history.check()
 
 

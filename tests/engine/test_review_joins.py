@@ -26,11 +26,11 @@ from viewkeep.engine.exchange import REPORT, Exchanged, Outbox, encode_keys
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import catch_up
+from viewkeep.engine.log_splits import LogSplit, levels_to_run, whole_logs
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.spool import Message
 from viewkeep.engine.state import ShardState
-from viewkeep.engine.stretches import Stretch, levels_to_run, whole_logs
 from viewkeep.plan.program import Program
 from viewkeep.sql.analyse import analyse
 from viewkeep.sql.parse import parse
@@ -218,8 +218,8 @@ class Play:
         self.patch.setattr(frames, "_FEW", random.choice([0, 1_000]))
         messages: list[Message] = []
         shares = cut_anywhere(epoch, random)
-        for stretch in random.sample(shares, len(shares)):
-            messages += run_sources(store, epoch, stretch)
+        for split in random.sample(shares, len(shares)):
+            messages += run_sources(store, epoch, split)
         if levels == program.levels:
             levels = levels_to_run(program, epoch, [shares])
         for number in range(1, levels):
@@ -233,8 +233,8 @@ class Play:
         return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
 
 
-def cut_anywhere(epoch: OpenEpoch, random: Random) -> list[Stretch]:
-    """The epoch's logs, cut at any places if they may be; stretches may be empty."""
+def cut_anywhere(epoch: OpenEpoch, random: Random) -> list[LogSplit]:
+    """The epoch's logs, cut at any places if they may be; splits may be empty."""
     found = whole_logs(epoch)
     if epoch.loading:
         return found
@@ -242,7 +242,7 @@ def cut_anywhere(epoch: OpenEpoch, random: Random) -> list[Stretch]:
     for node, start, stop in found:
         inner = sorted(random.randint(start, stop) for _ in range(random.choice([0, 0, 1, 3])))
         ends = [start, *inner, stop]
-        cut += [Stretch(node, *pair) for pair in pairwise(ends)]
+        cut += [LogSplit(node, *pair) for pair in pairwise(ends)]
     return cut
 
 

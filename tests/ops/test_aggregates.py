@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Ref
-from viewkeep.ops import ordered
-from viewkeep.ops.moments import Product
-from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, added_up, counted
-from viewkeep.ops.parity import Parity
-from viewkeep.ops.ranks import ANCHOR, BELOW, RESULT, Percentile, percentiles
-from viewkeep.ops.totals import Linear, Total, add_up, advance, merge
+from viewkeep.ops.aggregates import ordered
+from viewkeep.ops.aggregates.bit_xor import BitXor
+from viewkeep.ops.aggregates.moments import Product
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, added_up, counted
+from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT, Percentile, percentiles
+from viewkeep.ops.aggregates.totals import Linear, Total, add_up, advance, merge
 from viewkeep.types import BIGINT, DOUBLE
 
 X, Y, N = Ref("x", DOUBLE), Ref("y", DOUBLE), Ref("n", BIGINT)
@@ -26,7 +26,7 @@ TOTALS: list[tuple[Linear, tuple[str, ...]]] = [
     (Total(X, False, "count(x)", True), ("x",)),
     (Product(X, X, False), ("x", "x")),
     (Product(X, Y, False), ("x", "y")),
-    (Parity(N, False), ("n",)),
+    (BitXor(N, False), ("n",)),
     (Total(N, False, "count(n)", True, True), ("n",)),
 ]
 LINEAR = [total for total, _ in TOTALS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 
-from viewkeep.engine import pace, stretches
+from viewkeep.engine import log_splits, pace
 from viewkeep.spark.pipeline import Pipeline
 from viewkeep.spark.session import session
 
@@ -13,7 +13,7 @@ from viewkeep.spark.session import session
 def main() -> None:
     url, master, *rest = sys.argv[1:]
     pace.ALONE_ROWS = random.choice((-1, pace.ALONE_ROWS))  # both ways of running an epoch
-    stretches._LEAST = random.choice((1, stretches._LEAST))  # logs that are cut, and whole ones
+    log_splits._LEAST = random.choice((1, log_splits._LEAST))  # logs that are cut, and whole ones
     spark = session(master)
     pipeline = Pipeline(url, spark=spark)
     if rest == ["once"]:

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from viewkeep import Database
-from viewkeep.engine import pace, stretches
+from viewkeep.engine import log_splits, pace
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import Lease
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import advance
+from viewkeep.engine.log_splits import whole_logs
 from viewkeep.engine.report import Report
-from viewkeep.engine.stretches import whole_logs
 from viewkeep.errors import Fenced, PipelineError, StoreError, Timeout, ViewFailed
 from viewkeep.spark import pipeline as pipeline_module
 from viewkeep.spark.pipeline import Pipeline
@@ -41,7 +41,7 @@ def assert_verified(db: Database, spark: SparkSession) -> None:
 def by_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every epoch runs as a stage for each level, and logs are cut, however small it is."""
     monkeypatch.setattr(pace, "ALONE_ROWS", -1)
-    monkeypatch.setattr(stretches, "_LEAST", 1)
+    monkeypatch.setattr(log_splits, "_LEAST", 1)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

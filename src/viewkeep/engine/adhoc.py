@@ -18,7 +18,7 @@ from viewkeep.engine.batches import filter_batches, project_batches, width
 from viewkeep.engine.budget import SMALL, Budget
 from viewkeep.errors import QueryTooLarge
 from viewkeep.expr import Call, Expr, Ref
-from viewkeep.ops.aggregate import (
+from viewkeep.ops.aggregates.accumulators import (
     COLLECTIONS,
     EXTREMES,
     PERCENTILES,
@@ -28,9 +28,9 @@ from viewkeep.ops.aggregate import (
     gains,
     percentile_of,
 )
-from viewkeep.ops.collect import collected
-from viewkeep.ops.ordered import GROUP, TIMES, best
-from viewkeep.ops.ranks import RESULT, percentiles
+from viewkeep.ops.aggregates.collect import collected
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, best
+from viewkeep.ops.aggregates.percentiles import RESULT, percentiles
 from viewkeep.ops.window import top_k, window_columns
 from viewkeep.plan.accumulators import accumulators
 from viewkeep.plan.nodes import (

@@ -1,7 +1,7 @@
 """Runs an Aggregate on one shard: reads the changed groups, adds the gains, stages the new rows.
 
 The cost of an epoch is that of its changes: group rows are read by key; of the ordered values only
-the changed ones are read and few around them (`engine.ordered`, `engine.anchors`).
+the changed ones are read and few around them (`engine.values`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import polars as pl
 
 from viewkeep.codec.many import hash_key
 from viewkeep.delta import KEY, weighted
-from viewkeep.engine.anchors import move_anchors
-from viewkeep.engine.collect import recollect
 from viewkeep.engine.exchange import GROUPS, Frames, values_name
-from viewkeep.engine.ordered import Changes, advance_values, extremes
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.values.anchors import move_anchors
+from viewkeep.engine.values.collect import recollect
+from viewkeep.engine.values.ordered import Changes, advance_values, extremes
 from viewkeep.errors import PipelineError
-from viewkeep.ops.aggregate import (
+from viewkeep.ops.aggregates.accumulators import (
     COLLECTIONS,
     EXTREMES,
     PERCENTILES,
@@ -28,10 +28,10 @@ from viewkeep.ops.aggregate import (
     finish,
     percentile_of,
 )
-from viewkeep.ops.collect import filled
-from viewkeep.ops.ordered import Ordered
-from viewkeep.ops.ranks import ANCHOR, BELOW, RESULT
-from viewkeep.ops.totals import advance, plus
+from viewkeep.ops.aggregates.collect import filled
+from viewkeep.ops.aggregates.ordered import Ordered
+from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT
+from viewkeep.ops.aggregates.totals import advance, plus
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator
 from viewkeep.types import DOUBLE

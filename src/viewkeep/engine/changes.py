@@ -16,8 +16,8 @@ from viewkeep.codec.physical import binary_series
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import KEY, weights
 from viewkeep.engine.blame import Blame
-from viewkeep.engine.loading import Chunk
-from viewkeep.engine.stretches import Stretch
+from viewkeep.engine.loading import LoadChunk
+from viewkeep.engine.log_splits import LogSplit
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator, producer_id
@@ -65,18 +65,18 @@ class Tail:
 
 
 def base_changes(
-    store: Store, stretch: Stretch, tails: Sequence[Tail], blame: Blame
+    store: Store, split: LogSplit, tails: Sequence[Tail], blame: Blame
 ) -> Iterator[tuple[Tail, pl.DataFrame]]:
-    """The operations in a stretch of a log, table by table, in deltas of many rows.
+    """The operations in a split of a log, table by table, in deltas of many rows.
 
     The log is read once. Where it has operations on many tables by turns, those on one wait for
     more of them.
     """
-    if stretch.start == stretch.stop or not tails:
+    if split.start == split.stop or not tails:
         return
     by_table = {tail.source.number: tail for tail in tails}
     size = 0  # of all that wait
-    for batch in store.read_log(*stretch, frozenset(by_table)):
+    for batch in store.read_log(*split, frozenset(by_table)):
         tail = by_table[batch.table]
         size -= tail.size
         with blame(producer_id(tail.source)):
@@ -96,14 +96,14 @@ def _all_of(tails: Sequence[Tail]) -> Iterator[tuple[Tail, pl.DataFrame]]:
             yield tail, tail.give()
 
 
-def base_rows(source: Source, chunk: Chunk, columns: frozenset[str]) -> pl.DataFrame:
+def base_rows(source: Source, chunk: LoadChunk, columns: frozenset[str]) -> pl.DataFrame:
     """Base rows to load, as insertions."""
     names = [name for name in source.schema.names if name in columns]
     codec = RowCodec(source.schema.columns)
     return _frame(codec, Packed.from_list(chunk.rows), names, 1, Packed.from_list(chunk.keys))
 
 
-def state_rows(operator: Operator, chunk: Chunk) -> pl.DataFrame:
+def state_rows(operator: Operator, chunk: LoadChunk) -> pl.DataFrame:
     """Rows of an operator's table to load, as insertions; of a reader, those it starts from."""
     table = operator.rows_table
     names = [column.name for column in table.columns]

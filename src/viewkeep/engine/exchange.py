@@ -21,7 +21,7 @@ from viewkeep.delta import chosen, without
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.frames import Body, to_body
 from viewkeep.engine.spool import Message
-from viewkeep.ops.ordered import mostly_differ
+from viewkeep.ops.aggregates.ordered import mostly_differ
 from viewkeep.plan.program import Operator
 
 REPORT = -1  # the "shard" of reports, which travel on to the driver

@@ -1,6 +1,6 @@
 """Runs one level of one epoch: the one place where Spark tasks, tests and repairs do the work.
 
-`run_sources` is level 0, for a stretch of a node log; `run_level` is any higher level, for some
+`run_sources` is level 0, for a split of a node log; `run_level` is any higher level, for some
 shards. Both read state as of the epoch before and stamp what they write with the epoch, so running
 them again, in any order of their messages, writes the same bytes and sends the same rows.
 """
@@ -28,14 +28,14 @@ from viewkeep.engine.exchange import (
     port_name,
 )
 from viewkeep.engine.inbox import Inbox
-from viewkeep.engine.loading import Chunk, Progress
+from viewkeep.engine.loading import LoadChunk, Progress
+from viewkeep.engine.log_splits import LogSplit
 from viewkeep.engine.operators import Executor, Executors, executors
 from viewkeep.engine.operators.arrange import encode_rows
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
-from viewkeep.engine.stretches import Stretch
 from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import changes_of, net_rows
 from viewkeep.plan.nodes import Source
@@ -45,15 +45,15 @@ from viewkeep.stores.contract import Store
 
 
 def run_sources(
-    store: Store, epoch: OpenEpoch, stretch: Stretch, announce: Announce | None = None
+    store: Store, epoch: OpenEpoch, split: LogSplit, announce: Announce | None = None
 ) -> Iterator[Message]:
-    """Level 0 of a stretch of a log: operations become deltas for the operators that read them.
+    """Level 0 of a split of a log: operations become deltas for the operators that read them.
 
     Views that are keyed like their base table are written here if the log is whole. Else other
     tasks have changes of the same rows, and all are sent to level 1.
     """
     began = time.perf_counter()
-    node, is_whole = stretch.node, stretch.is_whole(epoch)
+    node, is_whole = split.node, split.is_whole(epoch)
     program = load_plan(store, epoch.plan).program
     running = executors(program)
     blame = Blame(program, announce)
@@ -78,7 +78,7 @@ def run_sources(
                 yield from outbox.messages()
 
     tails: list[Tail] = []
-    loads: dict[int, list[tuple[Chunk, list[tuple[Operator, Feed]]]]] = {}
+    loads: dict[int, list[tuple[LoadChunk, list[tuple[Operator, Feed]]]]] = {}
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
@@ -93,7 +93,7 @@ def run_sources(
             chunk.release()
         with_keys = bool(loads[source.number]) or any(feed.local for _, feed in consumers)
         tails.append(Tail(source, needed, with_keys))
-    for tail, delta in base_changes(store, stretch, tails, blame):
+    for tail, delta in base_changes(store, split, tails, blame):
         rows_in += delta.height
         parts = loads[tail.source.number]
         missing = {feed.id for _, loading in parts for _, feed in loading}
@@ -104,7 +104,7 @@ def run_sources(
     for operator, feed, values in program.constants if node == 0 else ():
         if feed.id in epoch.loading:
             yield from send(constant_rows(values), [(operator, feed)])
-            progress.note(feed.id, 0, Chunk("", [], [], more=False))
+            progress.note(feed.id, 0, LoadChunk("", [], [], more=False))
     written = _write_local(store, epoch, running, inbox, blame)
     yield from outbox.messages()
     spent = time.perf_counter() - began
@@ -208,7 +208,7 @@ def _hand_on(
     running: Executors,
     operator: Operator,
     delta: pl.DataFrame,
-    chunks: dict[str, Chunk],
+    chunks: dict[str, LoadChunk],
     state: ShardState,
     inbox: Inbox,
     outbox: Outbox,
@@ -251,7 +251,7 @@ def _source_loads(
     node: int,
     source: Source,
     consumers: Sequence[tuple[Operator, Feed]],
-) -> list[tuple[Chunk, list[tuple[Operator, Feed]]]]:
+) -> list[tuple[LoadChunk, list[tuple[Operator, Feed]]]]:
     """The next rows to load, with the feeds that miss them: one scan for all at one bound."""
     by_bound: dict[str, list[tuple[Operator, Feed]]] = {}
     for operator, feed in consumers:
@@ -264,23 +264,23 @@ def _source_loads(
         def scan(start: bytes, limit: int) -> stores.Chunk:
             return store.scan(node, source.number, start=start, limit=limit, at=epoch.start)
 
-        loads.append((Chunk.read(bound, epoch.chunk, scan), feeds))
+        loads.append((LoadChunk.read(bound, epoch.chunk, scan), feeds))
     return loads
 
 
 def _state_chunks(
     epoch: OpenEpoch, state: ShardState, program: Program, producer: Operator
-) -> dict[str, Chunk]:
+) -> dict[str, LoadChunk]:
     """The next rows of an operator to load for each of its consumers that still misses some."""
 
     def scan(start: bytes, limit: int) -> stores.Chunk:
         return state.scan(producer.rows_table, start=start, limit=limit)
 
-    chunks: dict[str, Chunk] = {}
+    chunks: dict[str, LoadChunk] = {}
     for _, feed in program.consumers(producer.id):
         bound = epoch.loading.get(feed.id, {}).get(str(state.shard))
         if bound is not None:
-            chunks[feed.id] = Chunk.read(bound, epoch.chunk, scan)
+            chunks[feed.id] = LoadChunk.read(bound, epoch.chunk, scan)
     return chunks
 
 

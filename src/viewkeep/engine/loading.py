@@ -96,7 +96,7 @@ def add_loaded(
     return counts
 
 
-class Chunk:
+class LoadChunk:
     """The rows to load for feeds that stand at one bound, and the changes they let pass."""
 
     def __init__(self, bound: str, keys: list[bytes], rows: list[bytes], more: bool):
@@ -105,7 +105,7 @@ class Chunk:
         self.progress: str | None = last if more else None
 
     @classmethod
-    def read(cls, bound: str, most: int, scan: Callable[[bytes, int], stores.Chunk]) -> Chunk:
+    def read(cls, bound: str, most: int, scan: Callable[[bytes, int], stores.Chunk]) -> LoadChunk:
         """The rows after a bound, as many as `most` allows, as amounts.
 
         `scan` gives so many rows from a key on. The first few tell how wide rows are.
@@ -144,7 +144,7 @@ class Progress:
         self._bounds: dict[str, dict[str, str | None]] = {}
         self._rows: dict[str, int] = {}
 
-    def note(self, feed: str, part: int, chunk: Chunk) -> None:
+    def note(self, feed: str, part: int, chunk: LoadChunk) -> None:
         """Take notice of a chunk that a feed has been given."""
         self._bounds.setdefault(feed, {})[str(part)] = chunk.progress
         self._rows[feed] = self._rows.get(feed, 0) + len(chunk.rows)

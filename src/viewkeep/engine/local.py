@@ -15,11 +15,11 @@ from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.failures import leave_out
 from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.log_splits import even_splits, levels_to_run
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.rows.epoch import run_rows
 from viewkeep.engine.spool import Mailbox, Message
-from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.errors import OperatorFailed
 from viewkeep.stores.contract import Store
 
@@ -48,9 +48,9 @@ def run_epoch(
         return few
     reports: list[Message] = []
     messages = Mailbox()
-    shares = even_stretches(program, epoch)
-    for stretch in chain.from_iterable(shares):
-        _hold(messages, reports, run_sources(store, epoch, stretch, announce), most)
+    shares = even_splits(program, epoch)
+    for split in chain.from_iterable(shares):
+        _hold(messages, reports, run_sources(store, epoch, split, announce), most)
     for level in range(1, levels_to_run(program, epoch, shares)):
         sent, messages = messages, Mailbox()
         for task in range(tasks):

@@ -23,9 +23,9 @@ from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.failures import without
 from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.log_splits import even_splits, levels_to_run
 from viewkeep.engine.programs import Failure, commit_plan, load_plan, newest_plan
 from viewkeep.engine.spool import Mailbox, Message
-from viewkeep.engine.stretches import even_stretches, levels_to_run
 from viewkeep.errors import OperatorFailed
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Store
@@ -77,9 +77,9 @@ def rehearse(store: Store, number: int, views: Collection[str], announce: Announ
 
 def _run(store: Store, epoch: OpenEpoch, announce: Announce) -> None:
     program = load_plan(store, epoch.plan).program
-    shares = even_stretches(program, epoch)
-    stretches = chain.from_iterable(shares)
-    sent = _posted(m for s in stretches for m in run_sources(store, epoch, s, announce))
+    shares = even_splits(program, epoch)
+    splits = chain.from_iterable(shares)
+    sent = _posted(m for s in splits for m in run_sources(store, epoch, s, announce))
     for level in range(1, levels_to_run(program, epoch, shares)):
         sent = _posted(_run_shards(store, epoch, level, sent, announce))
 

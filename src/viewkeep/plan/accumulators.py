@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from viewkeep.expr import Call, Expr, Lit
-from viewkeep.ops.aggregate import COLLECTIONS, EXTREMES, PERCENTILES, Accumulators, Output
-from viewkeep.ops.moments import MOMENTS, Product
-from viewkeep.ops.ordered import Ordered
-from viewkeep.ops.parity import Parity
-from viewkeep.ops.totals import Linear, Total
+from viewkeep.ops.aggregates.accumulators import (
+    COLLECTIONS,
+    EXTREMES,
+    PERCENTILES,
+    Accumulators,
+    Output,
+)
+from viewkeep.ops.aggregates.bit_xor import BitXor
+from viewkeep.ops.aggregates.moments import MOMENTS, Product
+from viewkeep.ops.aggregates.ordered import Ordered
+from viewkeep.ops.aggregates.totals import Linear, Total
 from viewkeep.plan.nodes import Aggregate, AggregateCall
 from viewkeep.types import BIGINT, BOOLEAN, Column
 
@@ -40,7 +46,7 @@ def _output(call: AggregateCall, totals: dict[_Counted, Total]) -> Output:
     order: Ordered | None = None
     hidden: tuple[Column, ...] = ()
     if function == "bit_xor":
-        linear = (*linear, Parity(argument, distinct))
+        linear = (*linear, BitXor(argument, distinct))
     elif function in MOMENTS:
         x, y = argument, call.by[0].expr if call.by else argument
         pairs = [(x, y), (x, x), (y, y)] if function == "corr" else [(x, y)]

@@ -17,7 +17,7 @@ from viewkeep.codec.keys import GROUP_BYTES, KeyCodec, bounded_all, group_prefix
 from viewkeep.codec.packed import longest
 from viewkeep.codec.rows import RowCodec
 from viewkeep.expr import Expr, references
-from viewkeep.ops.aggregate import Accumulators
+from viewkeep.ops.aggregates.accumulators import Accumulators
 from viewkeep.plan.accumulators import accumulators
 from viewkeep.plan.nodes import (
     Aggregate,

@@ -1,7 +1,7 @@
 """Runs one open epoch as one Spark job: a stage per level, blobs shuffled by shard between them.
 
 An epoch with little work is one task instead, which runs all its levels: a stage costs some 40 ms
-whatever it does. Tasks get ids only (url, epoch, level, stretches of logs or shards) and load the
+whatever it does. Tasks get ids only (url, epoch, level, splits of logs or shards) and load the
 rest from the store, so a task that is retried, speculated or replayed does the same work again.
 Law: every shard of a level has exactly one task, and that task runs even if no message comes for
 it.
@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.level import run_level, run_sources
+from viewkeep.engine.log_splits import LogSplit, even_splits, levels_to_run
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.resident import ALONE_BYTES
 from viewkeep.engine.spool import Message
-from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
 
@@ -41,7 +41,7 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     context = spark.sparkContext
     store = borrow_store(url)
     program = load_plan(store, epoch.plan).program
-    shares = even_stretches(program, epoch)
+    shares = even_splits(program, epoch)
     levels = levels_to_run(program, epoch, shares)
     tasks = min(context.defaultParallelism, store.shards)
     messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
@@ -81,16 +81,16 @@ class Alone:
 
 @dataclass(frozen=True)
 class Sources:
-    """Level 0 of the stretches of node logs in a task's partition."""
+    """Level 0 of the splits of node logs in a task's partition."""
 
     url: str
     epoch: int
 
-    def __call__(self, shares: Iterable[Sequence[Stretch]]) -> Iterator[Message]:
+    def __call__(self, shares: Iterable[Sequence[LogSplit]]) -> Iterator[Message]:
         store, epoch = _open(self.url, self.epoch)
         for share in shares:
-            for stretch in share:
-                yield from run_sources(store, epoch, stretch)
+            for split in share:
+                yield from run_sources(store, epoch, split)
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,16 @@ from viewkeep.delta import KEY, without
 from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.exchange import GROUPS, SHARD, Frames, encode_keys, values_name
 from viewkeep.engine.operators.executor import Fed
-from viewkeep.engine.operators.extremes import OrderedRows
 from viewkeep.engine.rows.convert import columns_of, tuples_of
 from viewkeep.engine.rows.delta import Boxes, Gains, Rows, Values
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.values.ordered_rows import OrderedRows
 from viewkeep.errors import PipelineError
-from viewkeep.ops import rowtotals
-from viewkeep.ops.aggregate import gains
-from viewkeep.ops.ordered import added_up
+from viewkeep.ops.aggregates import row_form
+from viewkeep.ops.aggregates.accumulators import gains
+from viewkeep.ops.aggregates.ordered import added_up
+from viewkeep.ops.aggregates.totals import merge
 from viewkeep.ops.rowcode import NoRowForm, RowWriter
-from viewkeep.ops.totals import merge
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator
 from viewkeep.types import BIGINT, DOUBLE, Column
@@ -59,8 +59,8 @@ class AggregateExecutor(Fed[Gains]):
 
     @cached_property
     def _has_rows(self) -> bool:
-        return all(map(rowtotals.has_row_form, self.kept.totals)) and all(
-            map(rowtotals.output_has_row_form, self.kept.outputs)
+        return all(map(row_form.has_row_form, self.kept.totals)) and all(
+            map(row_form.output_has_row_form, self.kept.outputs)
         )
 
     @cached_property
@@ -73,7 +73,7 @@ class AggregateExecutor(Fed[Gains]):
 
     @cached_property
     def _pairs(self) -> list[int]:
-        return rowtotals.pairs_among(self.kept.plain, self.first_total)
+        return row_form.pairs_among(self.kept.plain, self.first_total)
 
     @property
     def settles(self) -> bool:
@@ -95,7 +95,7 @@ class AggregateExecutor(Fed[Gains]):
 
     def settle(self, box: Gains) -> None:
         for group in box.groups.values():
-            rowtotals.settled(group, self._pairs)
+            row_form.settled(group, self._pairs)
 
     def combined(self, boxes: Sequence[Gains]) -> Gains:
         if len(boxes) == 1:
@@ -114,7 +114,7 @@ class AggregateExecutor(Fed[Gains]):
 
     def _merged(self, groups: list[list[Any]]) -> list[Any]:
         made = list(groups[0])
-        merging = [rowtotals.added, *rowtotals.merging(self.kept.plain)]
+        merging = [row_form.added, *row_form.merging(self.kept.plain)]
         for at, add_up in enumerate(merging, self.keys):
             add_up(groups, at, made)
         return made
@@ -140,14 +140,14 @@ class AggregateExecutor(Fed[Gains]):
             else source
             for key, source in zip(self.node.keys, keys, strict=True)
         ]
-        slots += ["0", *(zero for total in self.kept.plain for zero in rowtotals.zeros(total))]
+        slots += ["0", *(zero for total in self.kept.plain for zero in row_form.zeros(total))]
         lines.append("group = box.groups.get(key)")
         lines.append(f"if group is None: group = box.groups[key] = [{', '.join(slots)}]")
         lines.append(f"group[{self.keys}] += weight")
         at = self.first_total
         for total in self.kept.plain:
             given = [arguments[expr] for expr in total.arguments]
-            lines += rowtotals.gain(total, given, at, names)
+            lines += row_form.gain(total, given, at, names)
             at += len(total.columns)
         for place, order in enumerate(self.kept.ordered):
             cells = [arguments[expr] for expr in order.exprs]
@@ -318,7 +318,7 @@ class AggregateExecutor(Fed[Gains]):
 
         `found` has for each ordered table the gains of its distinct totals, and its outputs.
         """
-        names: dict[str, object] = dict(rowtotals.NAMES)
+        names: dict[str, object] = dict(row_form.NAMES)
         columns = {key.name: f"group[{at}]" for at, key in enumerate(self.node.keys)}
         lines = ["def advance(old, group, found):"]
         rows = self.kept.rows
@@ -343,7 +343,7 @@ class AggregateExecutor(Fed[Gains]):
             held = [f"old[{self._place[column.name]}]" for column in total.columns]
             more = [gained[column.name] for column in total.columns]
             made: list[str] = []
-            for source in rowtotals.advance(total, held, more):
+            for source in row_form.advance(total, held, more):
                 if source.startswith("PAIR"):
                     lines.append(f"    n{variables}, n{variables + 1} = {source}")
                     made += [f"n{variables}", f"n{variables + 1}"]
@@ -355,7 +355,7 @@ class AggregateExecutor(Fed[Gains]):
                 columns.setdefault(column.name, source)
         for output in self.kept.outputs:
             if output.name not in columns:
-                source = rowtotals.finish(output, columns, names)
+                source = row_form.finish(output, columns, names)
                 lines.append(f"    n{variables} = {source}")
                 columns[output.name] = f"n{variables}"
                 variables += 1

@@ -1,7 +1,7 @@
 """One epoch in the rows lane: all levels and shards in this process, one operator after the other.
 
 Law: it writes the bytes that the columns lane writes. Sums of DOUBLEs are rounded with each part,
-so the parts are those of the columns lane: what a stretch of a log sends, and what a shard sends at
+so the parts are those of the columns lane: what a split of a log sends, and what a shard sends at
 one level. Nothing is written before the last operator has run, so it can give up at any place.
 """
 
@@ -16,13 +16,13 @@ from viewkeep.codec.many import hash_key
 from viewkeep.engine.amounts import TOGETHER, amount_of
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.epochs import OpenEpoch
+from viewkeep.engine.log_splits import LogSplit, even_splits
 from viewkeep.engine.operators import Executor, Fed
 from viewkeep.engine.report import Report
 from viewkeep.engine.rows.convert import rows_of
 from viewkeep.engine.rows.delta import Boxes, ColumnsNeeded, Rows, TooMany
 from viewkeep.engine.rows.lane import Lane
 from viewkeep.engine.state import ShardState
-from viewkeep.engine.stretches import Stretch, even_stretches
 from viewkeep.errors import StoreError
 from viewkeep.plan.program import Program, producer_id
 from viewkeep.stores.contract import LogBatch, Store
@@ -47,7 +47,7 @@ def run_rows(
         return None
 
 
-_MOST_BYTES = 4 << 20  # of the rows in a stretch of a log, before and after
+_MOST_BYTES = 4 << 20  # of the rows in a split of a log, before and after
 _SLOT = 16  # bytes of a value in a frame besides those of its text, at most
 
 
@@ -66,9 +66,9 @@ class _Run:
 
     def run(self) -> list[Report]:
         began = time.perf_counter()
-        for share in even_stretches(self.program, self.epoch):
-            for stretch in share:
-                self._read(stretch)
+        for share in even_splits(self.program, self.epoch):
+            for split in share:
+                self._read(split)
         self._wake()
         for level in range(self.program.levels):
             for shard in sorted(self.inputs.get(level, ())):
@@ -88,14 +88,14 @@ class _Run:
             for level, seconds in enumerate(self.seconds)
         ]
 
-    def _read(self, stretch: Stretch) -> None:
-        """Level 0 of a stretch of a log."""
-        if stretch.start == stretch.stop:
+    def _read(self, split: LogSplit) -> None:
+        """Level 0 of a split of a log."""
+        if split.start == split.stop:
             return
         sources = self.lane.sources
         deltas: dict[int, Rows] = {}
         size = 0
-        for batch in self.store.read_log(*stretch, frozenset(sources)):
+        for batch in self.store.read_log(*split, frozenset(sources)):
             size += batch.size
             if size > _MOST_BYTES:
                 raise TooMany
@@ -179,7 +179,7 @@ class _Run:
 
 
 class _Sent:
-    """What one sender (a stretch of a log, or a shard at a level) has for other operators."""
+    """What one sender (a split of a log, or a shard at a level) has for other operators."""
 
     def __init__(self, run: _Run):
         self._run = run

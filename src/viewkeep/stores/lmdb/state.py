@@ -8,7 +8,7 @@ one that was reverted.
     sweep  epoch u64 · table u32 · key      -> empty: the row was deleted at that epoch
     info   "shard"                          -> latest epoch seen u64 · horizon u64
            "size" · table u32               -> rows i64 · bytes i64, with all their versions
-           "noted" ...                      -> which keys an epoch wrote; see `noted`
+           "noted" ...                      -> which keys an epoch wrote; see `written_keys`
 
 Values end in a checksum (`sums`), but for those of `sweep`: a damaged one sweeps nothing that is
 not deleted.
@@ -38,7 +38,7 @@ from viewkeep.stores.contract import (
     StateWrite,
     TableSize,
 )
-from viewkeep.stores.lmdb import noted, sums
+from viewkeep.stores.lmdb import sums, written_keys
 from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
 
@@ -217,7 +217,7 @@ def changes(
 ) -> Changed:
     """Up to `limit` rows of a range that epochs in (after, upto] have changed.
 
-    Where an epoch wrote more keys than are noted it looks at every row of the range, 0.35 us each.
+    Where an epoch wrote more keys than are listed it looks at every row of the range, 0.35 us each.
     """
     low, high = key_range(table, start, stop)
     newest, between = versions.newest_epoch, versions.between
@@ -227,8 +227,8 @@ def changes(
         rows = walk(shard, cursor, low, high, False)
         few = list(islice(rows, _FEW)) if start else []
         if start and len(few) < _FEW:
-            rows = iter(few)  # a narrow range is read faster than notes are
-        elif (written := noted.written(shard, txn, table, after, upto)) is not None:
+            rows = iter(few)  # a narrow range is read faster than the lists are
+        elif (written := written_keys.between(shard, txn, table, after, upto)) is not None:
             full = sorted(table.to_bytes(PREFIX, "big") + key for key in written)
             rows = sums.present(shard, cursor, [key for key in full if low <= key < high])
         else:
@@ -258,8 +258,8 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         if epoch < seen:
             raise Fenced(f"epoch {epoch} is over: epoch {seen} has already written to this shard")
         _advance(shard, txn, epoch, max(horizon, kept_from))
-        noted.note(shard, txn, seen, epoch, writes)
-        noted.forget(shard, txn, max(horizon, kept_from))
+        written_keys.add(shard, txn, seen, epoch, writes)
+        written_keys.forget(shard, txn, max(horizon, kept_from))
         for table, keys, rows, are_new in _by_table(writes):
             for at in range(0, len(keys), _AT_ONCE):
                 part = slice(at, at + _AT_ONCE)
@@ -380,7 +380,7 @@ def revert(shard: Environment, after: int, upto: int) -> None:
         _advance(shard, txn, upto + 1, kept_from)
         if seen <= after:
             return
-        written = noted.tables(shard, txn, after, upto)
+        written = written_keys.tables(shard, txn, after, upto)
         for table, keys in {None: None}.items() if written is None else written.items():
             low, high = (b"\0", _END) if table is None else key_range(table, b"", None)
             with txn.cursor(db=shard.dbs["rows"]) as cursor:

@@ -1,7 +1,7 @@
 """The ordered tables of an Aggregate on one shard: what an epoch does to their values.
 
 Law: a table holds exactly the values that some row of a live group has, with how many rows have
-them, in pages (`engine.pages`). The cost of an epoch is that of its changes: the pages of changed
+them, in pages (`values.pages`). The cost of an epoch is that of its changes: the pages of changed
 values are read, and an extreme that went is replaced from its page, or by one seek, however large
 the group is.
 """
@@ -22,9 +22,9 @@ from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
 from viewkeep.codec.packed import Packed, listed, take
 from viewkeep.codec.pages import rows_of, unpack
 from viewkeep.delta import KEY, WEIGHT, chosen
-from viewkeep.engine.pages import GAIN, PAGE, advance_pages, is_edge, value_keys
 from viewkeep.engine.state import ShardState
-from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, best
+from viewkeep.engine.values.pages import GAIN, PAGE, advance_pages, is_edge, value_keys
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
 from viewkeep.types import DOUBLE
 
@@ -39,7 +39,7 @@ class Changes:
     table: StateTable
     order: Ordered
     prefixes: list[bytes]  # of each changed group's values
-    left: pl.DataFrame  # `engine.pages.Moved.edges`
+    left: pl.DataFrame  # `engine.values.pages.Moved.edges`
     left_in_order: bool
     row_keys: list[bytes] | Packed
     rows: pl.DataFrame

@@ -1,8 +1,8 @@
 """What a group keeps, for one row at a time: the source of its gains, its sums and its outputs.
 
-Law: for the same rows these give the bits that `ops.totals` and `ops.aggregate.finish` give. A gain
-is a list of physical values with a slot for each column of the totals. The terms of a DOUBLE sum
-are collected in its slot until `settle` makes them a pair, which rounds once whatever their order.
+Law: for the same rows these give the bits that `totals` and `accumulators.finish` give. A gain is a
+list of physical values with a slot for each column of the totals. The terms of a DOUBLE sum are
+collected in its slot until `settle` makes them a pair, which rounds once whatever their order.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import partial
 
-from viewkeep.ops.aggregate import EXTREMES, Output, decimal_mean
+from viewkeep.ops.aggregates.accumulators import EXTREMES, Output, decimal_mean
+from viewkeep.ops.aggregates.bit_xor import BitXor
+from viewkeep.ops.aggregates.double_sums import pair
+from viewkeep.ops.aggregates.moments import HUGE, MOMENTS, Product, exact_product, moment_of_one
+from viewkeep.ops.aggregates.totals import Linear, Total
 from viewkeep.ops.functions.rowform import wrapped
-from viewkeep.ops.moments import HUGE, MOMENTS, Product, exact_product, moment_of_one
-from viewkeep.ops.pairs import pair
-from viewkeep.ops.parity import Parity
-from viewkeep.ops.totals import Linear, Total
 from viewkeep.types import BIGINT
 
 Group = list[object]
@@ -26,7 +26,7 @@ _WIDE = Context(prec=76)
 
 def has_row_form(total: Linear) -> bool:
     """Whether a total can be kept one row at a time."""
-    return isinstance(total, Total | Parity | Product)
+    return isinstance(total, Total | BitXor | Product)
 
 
 def output_has_row_form(output: Output) -> bool:
@@ -61,7 +61,7 @@ def gain(total: Linear, values: Sequence[str], at: int, names: dict[str, object]
             f"    group[{at + 1}].append(product * weight)",
             f"    group[{at + 2}].append(rest * weight)",
         ]
-    if isinstance(total, Parity):
+    if isinstance(total, BitXor):
         return [*lines, f"    if weight % 2: group[{at}] ^= {value}"]
     assert isinstance(total, Total)
     lines.append(f"    group[{at}] += weight")
@@ -85,7 +85,7 @@ def merging(totals: Sequence[Linear]) -> list[Callable[[list[Group], int, Group]
     """For each column of the totals how it is merged: several gains of a group into one."""
     made: list[Callable[[list[Group], int, Group], None]] = []
     for total in totals:
-        if isinstance(total, Parity):
+        if isinstance(total, BitXor):
             made.append(_xored)
         elif _is_pair(total):
             made += [added, _paired, _nothing, *[added] * (len(total.columns) - 3)]
@@ -112,7 +112,7 @@ def pairs_among(totals: Sequence[Linear], at: int) -> list[int]:
 
 def advance(total: Linear, old: Sequence[str], gained: Sequence[str]) -> list[str]:
     """The source of its columns after a gain; a pair's is one source for both."""
-    if isinstance(total, Parity):
+    if isinstance(total, BitXor):
         return [f"{old[0]} ^ {gained[0]}"]
     sums = [f"{a} + {b}" for a, b in zip(old, gained, strict=True)]
     if _is_pair(total):
@@ -154,7 +154,7 @@ def _finished(output: Output, columns: Mapping[str, str], names: dict[str, objec
         names[name] = partial(moment_of_one, output.function, same)
         held = (tuple(of(column.name) for column in part.columns) for part in output.totals)
         return f"{name}({', '.join('(' + ', '.join(cells) + ')' for cells in held)})"
-    if isinstance(other, Parity):
+    if isinstance(other, BitXor):
         return f"{of(other.bits)} if {count} > 0 else None"
     assert isinstance(other, Total)
     if output.function == "bool_and":

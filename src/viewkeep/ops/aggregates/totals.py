@@ -2,7 +2,7 @@
 
 Law: totals(A + B) = totals(A) + totals(B), so a delta is summed where it arises (map-side combine)
 and sums are added where the state is. Integer and decimal sums are exact; a DOUBLE sum is a pair
-(`ops.pairs`), besides counts of NaN and the infinities, which have no place in a sum.
+(`double_sums`), besides counts of NaN and the infinities, which have no place in a sum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
-from viewkeep.ops.pairs import advance_pair, with_pair
+from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair
 from viewkeep.types import BIGINT, DOUBLE, Column, DataType, decimal
 
 _TERMS = "#terms"

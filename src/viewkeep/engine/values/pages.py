@@ -26,7 +26,7 @@ from viewkeep.codec.pages import pack, sizes, unpack
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
-from viewkeep.ops.ordered import GROUP, TIMES, Ordered, in_order
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, in_order
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import NONE, Floor
 

@@ -11,12 +11,12 @@ import polars as pl
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
-from viewkeep.ops.totals import Linear
+from viewkeep.ops.aggregates.totals import Linear
 from viewkeep.types import Column
 
 
 @dataclass(frozen=True)
-class Parity(Linear):
+class BitXor(Linear):
     """The exclusive or of an integer argument over a group's rows."""
 
     argument: Expr

@@ -1,6 +1,6 @@
 """The ordered tables of an Aggregate in the rows lane: MIN, MAX, MIN_BY, MAX_BY, DISTINCT.
 
-Law: what `engine.ordered` does to pages of values, value by value, with the same bytes. Keys that
+Law: what `values.ordered` does to pages of values, value by value, with the same bytes. Keys that
 are cut are not in the order of their values; where one comes up, the columns lane takes over.
 """
 
@@ -18,13 +18,13 @@ from viewkeep.codec.keys import GROUP_BYTES, KEPT, prefix_end
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.pages import pack, pack_one, rows_of
 from viewkeep.codec.rowsource import Generated, compiled
-from viewkeep.engine import pages
 from viewkeep.engine.rows.delta import ColumnsNeeded, Values
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.values import pages
 from viewkeep.errors import PipelineError
-from viewkeep.ops import rowtotals
-from viewkeep.ops.aggregate import EXTREMES, Accumulators, Output
-from viewkeep.ops.ordered import Ordered
+from viewkeep.ops.aggregates import row_form
+from viewkeep.ops.aggregates.accumulators import EXTREMES, Accumulators, Output
+from viewkeep.ops.aggregates.ordered import Ordered
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import NONE
 
@@ -50,23 +50,23 @@ class OrderedRows:
 
     @cached_property
     def _pairs(self) -> list[int]:
-        return rowtotals.pairs_among(self.distinct, 0)
+        return row_form.pairs_among(self.distinct, 0)
 
     @cached_property
     def _count(self) -> Generated:
         """`count(group, value, weight)`: adds a value that appeared or left to distinct totals."""
         lines = ["def count(group, value, weight):", "    value = value[0]"]
-        names = dict(rowtotals.NAMES)
+        names = dict(row_form.NAMES)
         at = 0
         for total in self.distinct:
-            lines += [f"    {line}" for line in rowtotals.gain(total, ["value"], at, names)]
+            lines += [f"    {line}" for line in row_form.gain(total, ["value"], at, names)]
             at += len(total.columns)
         return compiled(lines, names)
 
     @cached_property
     def _blank(self) -> Generated:
         """`blank()`: the slots of the distinct totals before any value."""
-        zeros = ", ".join(zero for total in self.distinct for zero in rowtotals.zeros(total))
+        zeros = ", ".join(zero for total in self.distinct for zero in row_form.zeros(total))
         return compiled(["def blank():", f"    return [{zeros}]"], {})
 
     def advance(
@@ -197,7 +197,7 @@ class OrderedChange:
             for value, weight in values.moved:
                 ordered._count.call(counted, value, weight)
         if ordered._pairs:
-            rowtotals.settled(counted, ordered._pairs)
+            row_form.settled(counted, ordered._pairs)
         shown: list[Any] = []
         for output in ordered.outputs:
             shown += self._extreme(output, place, values)

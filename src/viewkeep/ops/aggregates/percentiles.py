@@ -12,7 +12,7 @@ from math import ceil, floor
 
 import polars as pl
 
-from viewkeep.ops.ordered import GROUP, TIMES, VALUE, every_group
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, every_group
 
 ANCHOR, BELOW, RESULT = "#anchor", "#below", "#result"
 

@@ -1,4 +1,4 @@
-"""Notes of the keys that epochs wrote: changes are the same with them, without, and half way."""
+"""Lists of the keys that epochs wrote: changes are the same with them, without, and half way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viewkeep.stores.contract import StateWrite
-from viewkeep.stores.lmdb import noted, state
+from viewkeep.stores.lmdb import state, written_keys
 from viewkeep.stores.lmdb.store import LmdbStore
 
 from .conformance import TABLE, changes_of, key, rows_at
@@ -19,8 +19,8 @@ def store(tmp_path: Path) -> LmdbStore:
     return LmdbStore.create(tmp_path / "db", nodes=1, shards=2, durability="relaxed")
 
 
-def notes(store: LmdbStore) -> list[int]:
-    """The epochs that have notes, once per table."""
+def lists(store: LmdbStore) -> list[int]:
+    """The epochs that have lists, once per table."""
     shard = store._database.shards[0]
     with shard.reading() as txn, txn.cursor(db=shard.dbs["info"]) as cursor:
         found = [k for k, _ in cursor if k.startswith(b"noted")]
@@ -45,7 +45,7 @@ def check(store: LmdbStore, after: int, upto: int) -> None:
 def test_many_or_few_keys(
     store: LmdbStore, most: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noted, "MOST", most)
+    monkeypatch.setattr(written_keys, "MOST", most)
     monkeypatch.setattr(state, "_FEW", few)
     source = random.Random(most)
     keys = [key(number) for number in range(15)]
@@ -65,10 +65,10 @@ def test_many_or_few_keys(
             }
 
 
-def test_a_database_from_before_notes(store: LmdbStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Epochs that were not noted are scanned for; the one in which notes began is too."""
+def test_a_database_from_before_lists(store: LmdbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs that were not listed are scanned for; the one in which lists began is too."""
     with monkeypatch.context() as patch:
-        patch.setattr(noted, "note", lambda *args: None)
+        patch.setattr(written_keys, "add", lambda *args: None)
         for epoch in (1, 2, 3):
             write = StateWrite(TABLE, [key(epoch), key(9)], [b"x", b"%d" % epoch])
             store.state_apply(0, epoch, 0, [write])
@@ -78,13 +78,13 @@ def test_a_database_from_before_notes(store: LmdbStore, monkeypatch: pytest.Monk
         check(store, after, 4)
 
 
-def test_notes_go_with_the_horizon(store: LmdbStore) -> None:
+def test_lists_go_with_the_horizon(store: LmdbStore) -> None:
     for epoch in range(1, 8):
         store.state_apply(0, epoch, epoch - 1, [StateWrite(TABLE, [key(1)], [b"%d" % epoch])])
-        assert notes(store) == [epoch]
+        assert lists(store) == [epoch]
     for epoch in range(8, 12):
         store.state_apply(0, epoch, 7, [StateWrite(TABLE, [key(1)], [b"%d" % epoch])])
-    assert notes(store) == [8, 9, 10, 11]
+    assert lists(store) == [8, 9, 10, 11]
     check(store, 7, 11)
 
 
@@ -95,5 +95,5 @@ def test_noting_again_changes_nothing(store: LmdbStore) -> None:
     for _ in range(3):
         store.state_apply(0, 1, 0, writes)
         with shard.reading() as txn:
-            seen.append(noted.written(shard, txn, TABLE, 0, 1))
+            seen.append(written_keys.between(shard, txn, TABLE, 0, 1))
     assert seen == [{key(1), key(2)}] * 3

@@ -17,12 +17,12 @@ import polars as pl
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr, Scalar
+from viewkeep.ops.aggregates.bit_xor import BitXor
+from viewkeep.ops.aggregates.moments import MOMENTS, moment
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, counted, every_group
+from viewkeep.ops.aggregates.percentiles import Percentile
+from viewkeep.ops.aggregates.totals import Linear, Total, add_up
 from viewkeep.ops.evaluate import project
-from viewkeep.ops.moments import MOMENTS, moment
-from viewkeep.ops.ordered import GROUP, TIMES, VALUE, Ordered, counted, every_group
-from viewkeep.ops.parity import Parity
-from viewkeep.ops.ranks import Percentile
-from viewkeep.ops.totals import Linear, Total, add_up
 from viewkeep.types import BIGINT, Column, DataType, decimal
 
 EXTREMES = ("min", "max", "min_by", "max_by")
@@ -155,7 +155,7 @@ def finish(state: pl.DataFrame, output: Output) -> pl.Series:
     total = output.totals[0]
     assert isinstance(total, Total)
     other = output.totals[-1]
-    if isinstance(other, Parity):
+    if isinstance(other, BitXor):
         bits = pl.when(pl.col(total.count) > 0).then(pl.col(other.bits))
         return state.select(bits.alias(output.name)).to_series()
     if output.function in ("bool_and", "bool_or"):

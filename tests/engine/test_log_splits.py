@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeep.delta import WEIGHT
-from viewkeep.engine import stretches
+from viewkeep.engine import log_splits
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.local import catch_up, run_epoch
+from viewkeep.engine.log_splits import LogSplit, even_splits, levels_to_run, whole_logs
 from viewkeep.engine.operators import executors
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import reports_of
 from viewkeep.engine.spool import Message
-from viewkeep.engine.stretches import Stretch, even_stretches, levels_to_run, whole_logs
 from viewkeep.errors import PipelineError
-from viewkeep.ops.ordered import TIMES
+from viewkeep.ops.aggregates.ordered import TIMES
 from viewkeep.plan.program import Program
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Chunk, Cut, Store
@@ -44,7 +44,7 @@ NO_VIEWS = Program((), {})
 
 @pytest.fixture(autouse=True)
 def _small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "_LEAST", 1)
+    monkeypatch.setattr(log_splits, "_LEAST", 1)
 
 
 def opened(counts: list[int], tasks: int, loading: Loading | None = None) -> OpenEpoch:
@@ -53,21 +53,21 @@ def opened(counts: list[int], tasks: int, loading: Loading | None = None) -> Ope
     return OpenEpoch(2, Cut(1, starts), Cut(2, stops), 1, 1, loading or {}, 100, 0, tasks=tasks)
 
 
-def sizes(shares: list[list[Stretch]]) -> list[int]:
-    return [sum(stretch.operations for stretch in share) for share in shares]
+def sizes(shares: list[list[LogSplit]]) -> list[int]:
+    return [sum(split.operations for split in share) for share in shares]
 
 
-def even(epoch: OpenEpoch, program: Program = NO_VIEWS) -> list[list[Stretch]]:
-    return [list(share) for share in even_stretches(program, epoch)]
+def even(epoch: OpenEpoch, program: Program = NO_VIEWS) -> list[list[LogSplit]]:
+    return [list(share) for share in even_splits(program, epoch)]
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=6), st.integers(1, 9))
 def test_every_operation_is_in_one_share(counts: list[int], tasks: int) -> None:
     epoch = opened(counts, tasks)
     shares = even(epoch)
-    found: dict[int, list[Stretch]] = {}
-    for stretch in chain.from_iterable(shares):
-        found.setdefault(stretch.node, []).append(stretch)
+    found: dict[int, list[LogSplit]] = {}
+    for split in chain.from_iterable(shares):
+        found.setdefault(split.node, []).append(split)
     for log in whole_logs(epoch):
         parts = sorted(found[log.node])
         assert (parts[0].start, parts[-1].stop) == (log.start, log.stop)
@@ -100,7 +100,7 @@ def test_shares(counts: list[int], tasks: int, expected: list[int]) -> None:
 
 
 def test_few_operations_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stretches, "_LEAST", 100)
+    monkeypatch.setattr(log_splits, "_LEAST", 100)
     for counts, tasks in (([0, 199], 2), ([0, 0], 4), ([10, 30], 64)):
         epoch = opened(counts, tasks)
         assert even(epoch) == [[log] for log in whole_logs(epoch)]
@@ -157,10 +157,10 @@ def test_logs_cut_anywhere_give_the_same_bytes(history: History, selects: list[s
     others = [log for log in whole_logs(epoch) if log.node != node]
     written = []
     for at in range(start + 1, stop):
-        cut = [Stretch(node, start, at), Stretch(node, at, stop), *others]
+        cut = [LogSplit(node, start, at), LogSplit(node, at, stop), *others]
         run(store, epoch, program, cut[:: 1 if at % 2 else -1])
         written.append(state_of(store, program, epoch.epoch))
-    run(store, epoch, program, [Stretch(node, at, at + 1) for at in range(start, stop)] + others)
+    run(store, epoch, program, [LogSplit(node, at, at + 1) for at in range(start, stop)] + others)
     written.append(state_of(store, program, epoch.epoch))
     reports = run_epoch(store, epoch)
     written.append(state_of(store, program, epoch.epoch))
@@ -209,7 +209,7 @@ def test_whoever_runs_an_epoch_rounds_as_others_did(history: History) -> None:
         epoch = epochs.open_next(term, Limits(tasks=tasks))
         assert epoch is not None
         program = load_plan(store, epoch.plan).program
-        assert len(even_stretches(program, epoch)) == 3  # as when it was opened
+        assert len(even_splits(program, epoch)) == 3  # as when it was opened
         run_epoch(store, epoch, tasks)
         written.append(state_of(store, program, epoch.epoch))
     assert all(state == written[0] for state in written)
@@ -226,9 +226,9 @@ def test_a_level_that_lacks_is_an_error(history: History) -> None:
     assert len(reports_of(m for m in sent if m[0] == REPORT)) == 2
 
 
-def run(store: Store, epoch: OpenEpoch, program: Program, stretches: list[Stretch]) -> None:
-    messages: list[Message] = [m for s in stretches for m in run_sources(store, epoch, s)]
-    for level in range(1, levels_to_run(program, epoch, [stretches])):
+def run(store: Store, epoch: OpenEpoch, program: Program, splits: list[LogSplit]) -> None:
+    messages: list[Message] = [m for s in splits for m in run_sources(store, epoch, s)]
+    for level in range(1, levels_to_run(program, epoch, [splits])):
         messages = list(run_level(store, epoch, level, range(store.shards), messages))
 
 
@@ -250,7 +250,7 @@ def test_values_that_came_and_went_are_not_sent(history: History) -> None:
 def test_of_a_hot_row_few_changes_are_sent(history: History) -> None:
     epoch = opened_after_updates(history, KEYED[0])
     node, start, stop = max(whole_logs(epoch), key=lambda log: log.operations)
-    cut = [Stretch(node, start, start + 20), Stretch(node, start + 20, stop)]
+    cut = [LogSplit(node, start, start + 20), LogSplit(node, start + 20, stop)]
     sent = sent_by(history, epoch, cut, "rows")
     assert [sorted(rows[WEIGHT].to_list()) for rows in sent] == [[-1, 1], [-1, 1]]
 
@@ -268,12 +268,12 @@ def opened_after_updates(history: History, text: str) -> OpenEpoch:
 
 
 def sent_by(
-    history: History, epoch: OpenEpoch, stretches: list[Stretch], name: str
+    history: History, epoch: OpenEpoch, splits: list[LogSplit], name: str
 ) -> list[pl.DataFrame]:
     """The frames of one name that come to the only operator."""
     program = load_plan(history.store, epoch.plan).program
     (operator,) = program.operators
-    sent = [m for s in stretches for m in run_sources(history.store, epoch, s)]
+    sent = [m for s in splits for m in run_sources(history.store, epoch, s)]
     frames = []
     for shard, blob in sent:
         if shard != REPORT:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from viewkeep.engine.ordered import Changes
-from viewkeep.ops.aggregate import Output
-from viewkeep.ops.collect import collected, filled
-from viewkeep.ops.ordered import GROUP
+from viewkeep.engine.values.ordered import Changes
+from viewkeep.ops.aggregates.accumulators import Output
+from viewkeep.ops.aggregates.collect import collected, filled
+from viewkeep.ops.aggregates.ordered import GROUP
 
 
 def recollect(changes: Changes, values: pl.DataFrame, old: pl.Series, output: Output) -> pl.Series:

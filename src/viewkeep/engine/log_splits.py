@@ -1,6 +1,6 @@
-"""Which operations each task of level 0 takes: node logs, or stretches of them.
+"""Which operations each task of level 0 takes: node logs, or splits of them.
 
-Changes of stretches of a log add up to those of the log, so it may be cut anywhere, between two
+Changes of splits of a log add up to those of the log, so it may be cut anywhere, between two
 operations on one row too. That is what keeps all cores busy when most operations are of one row,
 which lies in one log.
 """
@@ -19,7 +19,7 @@ _SLACK = 1 / 8  # of a share: a log that is larger by so much is not cut
 _LEAST = 50_000  # operations of a share: a log is not cut for less
 
 
-class Stretch(NamedTuple):
+class LogSplit(NamedTuple):
     """The operations of one node log with start <= offset < stop."""
 
     node: int
@@ -35,12 +35,12 @@ class Stretch(NamedTuple):
         return self == _log(epoch, self.node)
 
 
-def whole_logs(epoch: OpenEpoch) -> list[Stretch]:
+def whole_logs(epoch: OpenEpoch) -> list[LogSplit]:
     """All operations of an epoch, each log in one piece."""
     return [_log(epoch, node) for node in range(len(epoch.cut.offsets))]
 
 
-def even_stretches(program: Program, epoch: OpenEpoch) -> Sequence[Sequence[Stretch]]:
+def even_splits(program: Program, epoch: OpenEpoch) -> Sequence[Sequence[LogSplit]]:
     """All operations of an epoch, in shares for tasks: logs that hold more than one are cut.
 
     The epoch alone says where, so whoever runs it again adds up the same parts: sums of DOUBLEs
@@ -56,7 +56,7 @@ def even_stretches(program: Program, epoch: OpenEpoch) -> Sequence[Sequence[Stre
         return [[log] for log in logs]
     share = epoch.operations / tasks
     pieces = [piece for log in logs for piece in _pieces(log, share)]
-    shares: list[list[Stretch]] = [[] for _ in range(tasks)]
+    shares: list[list[LogSplit]] = [[] for _ in range(tasks)]
     taken = [0] * tasks
     for piece in sorted(pieces, key=lambda piece: -piece.operations):
         task = taken.index(min(taken))
@@ -65,18 +65,18 @@ def even_stretches(program: Program, epoch: OpenEpoch) -> Sequence[Sequence[Stre
     return [share for share in shares if share]
 
 
-def levels_to_run(program: Program, epoch: OpenEpoch, shares: Sequence[Sequence[Stretch]]) -> int:
+def levels_to_run(program: Program, epoch: OpenEpoch, shares: Sequence[Sequence[LogSplit]]) -> int:
     """The number of levels: if a log is cut, level 1 writes what level 0 does for whole ones."""
-    are_whole = all(stretch.is_whole(epoch) for share in shares for stretch in share)
+    are_whole = all(split.is_whole(epoch) for share in shares for split in share)
     return program.levels if are_whole or not program.at_level(0) else max(2, program.levels)
 
 
-def _pieces(log: Stretch, share: float) -> list[Stretch]:
+def _pieces(log: LogSplit, share: float) -> list[LogSplit]:
     """A log in pieces of a share, the last one with what is left."""
     count = max(1, math.ceil(log.operations / share - _SLACK))
     ends = [log.start + round(number * share) for number in range(count)] + [log.stop]
-    return [Stretch(log.node, start, stop) for start, stop in pairwise(ends)]
+    return [LogSplit(log.node, start, stop) for start, stop in pairwise(ends)]
 
 
-def _log(epoch: OpenEpoch, node: int) -> Stretch:
-    return Stretch(node, epoch.start.offsets[node], epoch.cut.offsets[node])
+def _log(epoch: OpenEpoch, node: int) -> LogSplit:
+    return LogSplit(node, epoch.start.offsets[node], epoch.cut.offsets[node])

@@ -1,11 +1,11 @@
-"""Which keys an epoch has written, noted per table, so that changes are found without a scan.
+"""Which keys an epoch has written, listed per table, so that changes are found without a scan.
 
-Law: if `since` is at or before an epoch, and the epoch lies after the horizon, then the note of a
+Law: if `since` is at or before an epoch, and the epoch lies after the horizon, then the list of a
 table names every key of it that the epoch wrote, or says that they were many; where there is no
-note, it wrote none. Notes are written in the transaction of the rows.
+list, it wrote none. Lists are written in the transaction of the rows.
 
-    info   "noted" · epoch u64 · table u32   -> (length u16 · key)* , or empty: too many to note
-           "since noted"                     -> epoch u64, the first whose writes were noted
+    info   "noted" · epoch u64 · table u32   -> (length u16 · key)* , or empty: too many to list
+           "since noted"                     -> epoch u64, the first whose writes were listed
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from viewkeep.stores.lmdb import sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction
 from viewkeep.stores.lmdb.ranges import walk
 
-MOST = 2_000  # keys of a table and epoch that are noted; if it writes more, the table is scanned
-_FORGOTTEN = 1_000  # notes removed at a time
-_NOTE = b"noted"
+MOST = 2_000  # keys of a table and epoch that are listed; if it writes more, the table is scanned
+_FORGOTTEN = 1_000  # lists removed at a time
+_PREFIX = b"noted"
 _SINCE = b"since noted"
 _PLACE = struct.Struct(">QI")
 _EPOCH = struct.Struct(">Q")
-_NOTE_SIZE = len(_NOTE) + _PLACE.size
+_PREFIX_SIZE = len(_PREFIX) + _PLACE.size
 _LENGTH = struct.Struct("<H")
 
 
-def note(
+def add(
     shard: Environment, txn: Transaction, seen: int, epoch: int, writes: Sequence[StateWrite]
 ) -> None:
-    """Note the keys of some writes; `seen` is the latest epoch that wrote here before.
+    """List the keys of some writes; `seen` is the latest epoch that wrote here before.
 
-    Noting them again changes nothing.
+    Listing them again changes nothing.
     """
     if sums.get(shard, txn, "info", _SINCE) is None:
-        # Tasks of this epoch may have written before notes were kept: count from the next.
+        # Tasks of this epoch may have written before lists were kept: count from the next.
         sums.put(shard, txn, "info", _SINCE, _EPOCH.pack(epoch + 1 if seen else 0))
     for write in writes:
         if not write.keys:
             continue
-        place = _NOTE + _PLACE.pack(epoch, write.table)
+        place = _PREFIX + _PLACE.pack(epoch, write.table)
         known = sums.get(shard, txn, "info", place)
         if known == b"":
             continue
@@ -56,29 +56,29 @@ def note(
 
 
 def forget(shard: Environment, txn: Transaction, horizon: int) -> None:
-    """Remove notes of epochs up to the horizon, some at a time."""
+    """Remove the lists of epochs up to the horizon, some at a time."""
     with txn.cursor(db=shard.dbs["info"]) as cursor:
-        found, left = cursor.set_range(_NOTE), _FORGOTTEN
+        found, left = cursor.set_range(_PREFIX), _FORGOTTEN
         while found and left:
             key = cursor.key()
-            if len(key) != _NOTE_SIZE or not key.startswith(_NOTE):
+            if len(key) != _PREFIX_SIZE or not key.startswith(_PREFIX):
                 return
-            if _PLACE.unpack_from(key, len(_NOTE))[0] > horizon:
+            if _PLACE.unpack_from(key, len(_PREFIX))[0] > horizon:
                 return
             cursor.delete()
             found, left = bool(cursor.key()), left - 1
 
 
-def written(
+def between(
     shard: Environment, txn: Transaction, table: int, after: int, upto: int
 ) -> set[bytes] | None:
-    """The keys that epochs in (after, upto] wrote; None if they are not noted."""
+    """The keys that epochs in (after, upto] wrote; None if they are not listed."""
     since = sums.get(shard, txn, "info", _SINCE)
     if since is None or _EPOCH.unpack(since)[0] > after + 1:
         return None
     keys: set[bytes] = set()
     for epoch in range(after + 1, upto + 1):
-        known = sums.get(shard, txn, "info", _NOTE + _PLACE.pack(epoch, table))
+        known = sums.get(shard, txn, "info", _PREFIX + _PLACE.pack(epoch, table))
         if known == b"":
             return None
         keys.update(_unpacked(known or b""))
@@ -88,17 +88,19 @@ def written(
 def tables(
     shard: Environment, txn: Transaction, after: int, upto: int
 ) -> dict[int, set[bytes] | None] | None:
-    """The keys that epochs in (after, upto] wrote by table, None for many; None if not noted."""
+    """The keys that epochs in (after, upto] wrote by table, None for many; None if not listed."""
     since = sums.get(shard, txn, "info", _SINCE)
     if since is None or _EPOCH.unpack(since)[0] > after + 1:
         return None
     found: dict[int, set[bytes] | None] = {}
-    low, high = _NOTE + _PLACE.pack(after + 1, 0), _NOTE + _PLACE.pack(upto + 1, 0)
+    low, high = _PREFIX + _PLACE.pack(after + 1, 0), _PREFIX + _PLACE.pack(upto + 1, 0)
     with txn.cursor(db=shard.dbs["info"]) as cursor:
-        for key, note in walk(shard, cursor, low, high, False, db="info"):
-            _, table = _PLACE.unpack_from(key, len(_NOTE))
+        for key, listed in walk(shard, cursor, low, high, False, db="info"):
+            _, table = _PLACE.unpack_from(key, len(_PREFIX))
             known = found.setdefault(table, set())
-            found[table] = None if note == b"" or known is None else known.union(_unpacked(note))
+            found[table] = (
+                None if listed == b"" or known is None else known.union(_unpacked(listed))
+            )
     return found
 
 
@@ -107,10 +109,10 @@ def _packed(keys: Sequence[bytes]) -> bytes:
     return b"".join([lengths[len(key)] + key for key in keys])
 
 
-def _unpacked(note: bytes) -> Iterator[bytes]:
+def _unpacked(listed: bytes) -> Iterator[bytes]:
     place = 0
-    while place < len(note):
-        (length,) = _LENGTH.unpack_from(note, place)
+    while place < len(listed):
+        (length,) = _LENGTH.unpack_from(listed, place)
         place += _LENGTH.size
-        yield note[place : place + length]
+        yield listed[place : place + length]
         place += length

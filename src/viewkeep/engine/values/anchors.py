@@ -17,11 +17,11 @@ import polars as pl
 
 from viewkeep.codec.keys import key_series
 from viewkeep.delta import KEY, WEIGHT
-from viewkeep.engine.ordered import Changes
-from viewkeep.engine.pages import GAIN
+from viewkeep.engine.values.ordered import Changes
+from viewkeep.engine.values.pages import GAIN
 from viewkeep.errors import PipelineError
-from viewkeep.ops.ordered import GROUP, TIMES, VALUE
-from viewkeep.ops.ranks import ANCHOR, BELOW, Percentile, resulting
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE
+from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, Percentile, resulting
 
 _Step = tuple[bytes, int, object]  # key, how many rows, the value
 

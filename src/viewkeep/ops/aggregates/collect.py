@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from viewkeep.expr import Scalar
-from viewkeep.ops.ordered import GROUP, TIMES, Ordered, every_group, in_order
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, every_group, in_order
 
 _MADE = "#made"
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
-from viewkeep.ops.pairs import advance_pair, with_pair
-from viewkeep.ops.totals import Linear, Total, plus
+from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair
+from viewkeep.ops.aggregates.totals import Linear, Total, plus
 from viewkeep.types import BIGINT, DOUBLE, Column
 
 Doubles: TypeAlias = NDArray[np.float64]
