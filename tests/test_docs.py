@@ -111,6 +111,11 @@ def test_reading_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             thread.join()
 
 
+def test_testing_page_runs() -> None:
+    page = DOCS / "testing.md"
+    run(program(page), page.name)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_examples_run(
     example: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,10 +25,10 @@ _T = TypeVar("_T")
 
 
 class Catalog:
-    """The tables and views of one store."""
+    """The tables and views of one store. `changed` is called after each change."""
 
-    def __init__(self, store: Store):
-        self.store = store
+    def __init__(self, store: Store, changed: Callable[[], None] = lambda: None):
+        self.store, self._changed = store, changed
 
     def current(self) -> PlanVersion:
         """The newest plan version."""
@@ -181,6 +181,7 @@ class Catalog:
 
     def _commit(self, change: Callable[[PlanVersion], PlanVersion | None]) -> None:
         revise(self.store, change)
+        self._changed()
 
 
 def _touching(program: Program, view: str) -> set[str]:

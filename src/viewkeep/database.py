@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from viewkeep.access.execute import Executor
 from viewkeep.access.feeds import Feed, Feeds
@@ -36,6 +36,7 @@ from viewkeep.errors import (
     StoreFull,
     Timeout,
 )
+from viewkeep.inprocess import MEMORY, InProcess, create_in_memory
 from viewkeep.status import Status, status_of
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import ABSENT, Store, TableWrite
@@ -58,10 +59,14 @@ def open(
 ) -> Database:
     """Open the database at `url`, making it if it is not there (unless `create` is False).
 
+    ":memory:" is a new one for tests, without Spark (`viewkeep.testing.database`).
+
     `nodes`, `shards` and `durability` apply when it is made: the number of node logs (2), of state
     shards (a multiple of the nodes; as many), and "full" or "relaxed" (docs/operations.md).
     """
     given = os.fspath(url)
+    if given == MEMORY:
+        return make(given, nodes=nodes, shards=shards, durability=durability)
     try:
         return Database(open_store(given), given)
     except (Corrupt, FormatVersion, StoreFull):
@@ -92,9 +97,18 @@ def make(
         shards = nodes
     options = {"nodes": nodes, "shards": shards, "durability": durability}
     chosen = {name: value for name, value in options.items() if value is not None}
+    if os.fspath(url) == MEMORY:
+        return in_memory(chosen)
     store = create_store(os.fspath(url), **chosen)
     database_id(store)
     return Database(store, os.fspath(url))
+
+
+def in_memory(options: Mapping[str, object], *, each_write: bool = True) -> Database:
+    """A new database whose epochs run in this process; it is gone when it is closed."""
+    store, remove = create_in_memory(options)
+    database_id(store)
+    return Database(store, MEMORY, InProcess(store, each_write=each_write), remove)
 
 
 class Database:
@@ -103,10 +117,17 @@ class Database:
     `url` is its full url, which any process of the machine can open whatever its folder.
     """
 
-    def __init__(self, store: Store, url: str):
+    def __init__(
+        self,
+        store: Store,
+        url: str,
+        driver: InProcess | None = None,
+        on_close: Callable[[], object] = lambda: None,
+    ):
         self.url, self.store = store.url, store
-        self._given = url
-        self.catalog, self.epochs = Catalog(store), Epochs(store)
+        self._given, self._driver, self._on_close = url, driver, on_close
+        self._changed = driver.after_change if driver else lambda: None
+        self.catalog, self.epochs = Catalog(store, self._changed), Epochs(store)
         self._reader = Reader(store, self.epochs, url)
         self._feeds = Feeds(self._reader)
         self._statements = Statements()
@@ -338,6 +359,8 @@ class Database:
         free. `spark` is a session to use instead of a new one. `on_epoch` is called with each epoch
         published.
         """
+        if self._driver is not None:
+            return cast("Pipeline", self._driver.pipeline(on_epoch))
         from viewkeep.engine.recovery import Patience
         from viewkeep.spark.pipeline import Pipeline
 
@@ -357,6 +380,8 @@ class Database:
 
         Needs a running pipeline, here or in another process; Timeout after `timeout` seconds.
         """
+        if self._driver is not None:
+            return self._driver.settle()
         with self._lock:
             goal = dict(self._written)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -421,6 +446,7 @@ class Database:
     def close(self) -> None:
         """Release the store. Calling it twice is harmless."""
         self.store.close()
+        self._on_close()
 
     def __enter__(self) -> Database:
         return self
@@ -455,6 +481,7 @@ class Database:
         with self._lock:
             for node, end in ends.items():
                 self._written[node] = max(end, self._written.get(node, 0))
+        self._changed()
         return ends
 
     def _duplicate(self, writes: Sequence[TableWrite], error: DuplicateKey) -> DuplicateKey:
