@@ -14,15 +14,16 @@ SOURCE = Path(viewkeep.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # What each part may import from viewkeep besides itself. Vocabulary first, applications last.
-VOCABULARY = {"errors", "types", "expr", "codec", "delta"}
+VOCABULARY = {"errors", "types", "expr", "codec", "delta", "cells"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
     "claims": {"errors"},
+    "cells": set(),
     "expr": {"types"},
     "codec": {"errors", "types"},
     "delta": VOCABULARY,
-    "stores": {"errors", "types", "codec", "claims"},
+    "stores": {"errors", "types", "codec", "cells", "claims"},
     "ops": VOCABULARY,
     "plan": VOCABULARY | {"ops"},
     "sql": VOCABULARY | {"ops", "plan"},

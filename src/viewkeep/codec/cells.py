@@ -1,0 +1,65 @@
+"""The bytes of one value in a cell, as key-value stores usually write them.
+
+Law: `decoder(type)(encoder(type)(value))` equals the value; equal values have equal bytes.
+
+    BOOLEAN 1 byte · INT, DATE 4 · BIGINT, TIMESTAMP (microseconds) 8 · DOUBLE 8 (IEEE) · DECIMAL 16
+    (unscaled), all big-endian, signed ones in two's complement · STRING, BINARY as they are
+
+These are HBase's `Bytes` and, for most types, Cassandra's own bytes, by which that store breaks
+ties.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.errors import Unsupported
+from viewkeep.types import DataType
+
+_FORMATS = {
+    "BOOLEAN": "B",
+    "INT": ">i",
+    "DATE": ">i",
+    "BIGINT": ">q",
+    "TIMESTAMP": ">q",
+    "DOUBLE": ">d",
+}
+_DECIMAL = 16
+
+
+def encoder(type: DataType) -> Callable[[Any], bytes]:
+    """The function from a Python value, not None, to its bytes."""
+    physical = to_physical(type)
+    if type.is_decimal:
+        return lambda value: int.to_bytes(physical(value), _DECIMAL, "big", signed=True)
+    form = _form(type)
+    if form is None:
+        return physical
+    return lambda value: form.pack(physical(value))
+
+
+def decoder(type: DataType) -> Callable[[bytes], Any]:
+    """The function back."""
+    python = to_python(type)
+    if type.is_decimal:
+        assert python is not None
+        decimal = python
+        return lambda data: decimal(int.from_bytes(data, "big", signed=True))
+    form = _form(type)
+    if form is None:
+        return python or bytes
+    if python is None:
+        return lambda data: form.unpack(data)[0]
+    scalar = python
+    return lambda data: scalar(form.unpack(data)[0])
+
+
+def _form(type: DataType) -> struct.Struct | None:
+    """How values of a fixed width are written."""
+    if type.is_array:
+        raise Unsupported("a cell holds no ARRAY", hint="Only columns of views have arrays")
+    format = _FORMATS.get(type.name)
+    return None if format is None else struct.Struct(format)
