@@ -260,7 +260,7 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         _advance(shard, txn, epoch, max(horizon, kept_from))
         written_keys.add(shard, txn, seen, epoch, writes)
         written_keys.forget(shard, txn, max(horizon, kept_from))
-        for table, keys, rows, are_new in _by_table(writes):
+        for table, keys, rows, are_new in by_table(writes):
             for at in range(0, len(keys), _AT_ONCE):
                 part = slice(at, at + _AT_ONCE)
                 if are_new and len(keys) > _FEW:
@@ -270,7 +270,7 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
                 _stamp(shard, txn, epoch, horizon, table, keys[part], rows[part])
 
 
-def _by_table(
+def by_table(
     writes: Sequence[StateWrite],
 ) -> Iterator[tuple[int, Sequence[bytes] | Packed, Sequence[bytes | None] | Packed, bool]]:
     """The rows of each table in key order, and whether all are new; of one key the last counts."""
