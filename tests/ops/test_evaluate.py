@@ -72,3 +72,14 @@ def test_a_constant_beside_rows_that_are_all_null(expr: Expr) -> None:
     rows = pl.DataFrame({"s": ["x", "y", "z"]})
     together = evaluate.compute(rows, [expr])[0].to_list()
     assert together == [evaluate.compute(rows[at : at + 1], [expr])[0].item() for at in range(3)]
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge", "null_safe_eq"])
+def test_a_constant_left_of_values_that_are_all_equal(name: str) -> None:
+    """Polars gives one value where such a comparison needs one for each row."""
+    same = call("if", [call("eq", [Lit(None, BIGINT), Ref("a", BIGINT)]), Lit(3, INT), Lit(4, INT)])
+    expr = call(name, [Lit(3, INT), same])
+    wanted = name in ("ne", "lt", "le")
+    assert evaluate.compute(ROWS, [expr])[0].to_list() == [wanted] * ROWS.height
+    null_if = call("nullif", [Lit(3, INT), same])
+    assert evaluate.compute(ROWS, [null_if])[0].to_list() == [3] * ROWS.height

@@ -59,6 +59,13 @@ def _null_if(given: Sequence[DataType], constants: Constants) -> Signature:
     return (first, common, common), first
 
 
+def _kernel_null_if(site: Site) -> pl.Expr:
+    first, one, other = site.args
+    if 1 in site.constants:  # stands right, as in comparisons
+        one, other = other, one
+    return pl.when(~(one == other).fill_null(False)).then(first)
+
+
 def _nvl2(given: Sequence[DataType], constants: Constants) -> Signature:
     if len(given) != 3:
         raise mismatch("nvl2", given, "three values")
@@ -132,7 +139,7 @@ FUNCTIONS = (
     Function(
         "nullif",
         _null_if,
-        lambda s: pl.when(~(s.args[1] == s.args[2]).fill_null(False)).then(s.first),
+        _kernel_null_if,
         "NULL if both are equal, else the first.",
         "nullif(1, 2)",
         row=_row_null_if,

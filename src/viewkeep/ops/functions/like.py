@@ -16,6 +16,8 @@ import polars as pl
 from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.regex import escaped
+from viewkeep.ops.functions.rowform import RowForm, RowSite
+from viewkeep.ops.functions.rowtexts import lower
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import constant_text, fixed
 from viewkeep.types import BOOLEAN, STRING, DataType
@@ -163,6 +165,43 @@ def _like(fold: bool) -> Build:
     return build
 
 
+def _row(fold: bool) -> RowForm:
+    def form(site: RowSite) -> str:
+        constant, escape = site.constants.get(1), str(site.constants.get(2, "\\"))
+        text = f"{site.use(lower)}({site.first})" if fold else site.first
+        if isinstance(constant, str):
+            parts = like_parts(_lower(constant) if fold else constant, escape)
+            if parts is None:
+                return "None"
+            if source := _bytes_test(text, parts):
+                return source
+        pattern = f"{site.use(lower)}({site.args[1]})" if fold else site.args[1]
+        return f"{site.use(is_like)}({text}, {pattern}, {escape!r})"
+
+    return form
+
+
+def _bytes_test(text: str, parts: Sequence[str]) -> str | None:
+    """The test of a pattern that bytes can tell: a character's bytes stand in no other's."""
+    texts = [part[1:].encode() for part in parts if part[0] == "="]
+    match "".join(part[0] for part in parts):
+        case "" | "=":
+            return f"{text} == {b''.join(texts)!r}"
+        case "=%":
+            return f"{text}.startswith({texts[0]!r})"
+        case "%=":
+            return f"{text}.endswith({texts[0]!r})"
+        case "%=%":
+            return f"{texts[0]!r} in {text}"
+    return None
+
+
+def is_like(text: bytes, pattern: bytes, escape: str) -> bool | None:
+    """Whether a text is as a pattern says; None if its escape is wrong."""
+    matcher = like_pattern(pattern.decode(), escape)
+    return None if matcher is None else matcher.matches(text.decode())
+
+
 def _lower(text: str) -> str:
     return str(pl.select(pl.lit(text).str.to_lowercase()).item())
 
@@ -195,6 +234,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _like(False),
         "Whether the text is as a pattern in which % is any text and _ any character.",
         "'abc' LIKE 'a%'",
+        row=_row(False),
     ),
     Function(
         "ilike",
@@ -202,5 +242,6 @@ FUNCTIONS: tuple[Function, ...] = (
         _like(True),
         "LIKE without regard to capital and small letters.",
         "'ABC' ILIKE 'a%'",
+        row=_row(True),
     ),
 )

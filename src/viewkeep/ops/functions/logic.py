@@ -68,8 +68,23 @@ def _joined(operation: Callable[[pl.Expr, pl.Expr], pl.Expr], parts: Sequence[pl
     return operation(_joined(operation, parts[:half]), _joined(operation, parts[half:]))
 
 
-def _two(operation: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Build:
-    return lambda site: operation(site.args[0], site.args[1])
+def _two(
+    operation: Callable[[pl.Expr, pl.Expr], pl.Expr],
+    mirrored: Callable[[pl.Expr, pl.Expr], pl.Expr] | None = None,
+) -> Build:
+    """A comparison of two; `mirrored` is the same with its sides changed.
+
+    A constant stands right: where it stands left of values that turn out to be equal, polars gives
+    one value and no column.
+    """
+
+    def build(site: Site) -> pl.Expr:
+        one, other = site.args
+        if 0 in site.constants and 1 not in site.constants:
+            return (mirrored or operation)(other, one)
+        return operation(one, other)
+
+    return build
 
 
 def _row_all(site: RowSite) -> str:
@@ -163,12 +178,17 @@ FUNCTIONS = (
         row=_compares(lambda a, b, t: _not(equal(a, b, t))),
     ),
     Function(
-        "lt", _comparison("<"), _two(lambda a, b: a < b), "`a < b`.", "1 < 2", row=_compares(below)
+        "lt",
+        _comparison("<"),
+        _two(lambda a, b: a < b, lambda a, b: a > b),
+        "`a < b`.",
+        "1 < 2",
+        row=_compares(below),
     ),
     Function(
         "le",
         _comparison("<="),
-        _two(lambda a, b: a <= b),
+        _two(lambda a, b: a <= b, lambda a, b: a >= b),
         "`a <= b`.",
         "1 <= 2",
         row=_compares(lambda a, b, t: _not(below(b, a, t))),
@@ -176,7 +196,7 @@ FUNCTIONS = (
     Function(
         "gt",
         _comparison(">"),
-        _two(lambda a, b: a > b),
+        _two(lambda a, b: a > b, lambda a, b: a < b),
         "`a > b`.",
         "1 > 2",
         row=_compares(lambda a, b, t: below(b, a, t)),
@@ -184,7 +204,7 @@ FUNCTIONS = (
     Function(
         "ge",
         _comparison(">="),
-        _two(lambda a, b: a >= b),
+        _two(lambda a, b: a >= b, lambda a, b: a <= b),
         "`a >= b`.",
         "1 >= 2",
         row=_compares(lambda a, b, t: _not(below(a, b, t))),
