@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from viewkeep import errors
-    from viewkeep.access.feeds import Event, Feed
+    from viewkeep.access.feeds.feed import Event, Feed
+    from viewkeep.access.feeds.turns import Change
     from viewkeep.access.load import Loaded
     from viewkeep.access.reads import At, Snapshot
     from viewkeep.access.results import Result
     from viewkeep.access.sessions import Session
     from viewkeep.access.slices import ANY
-    from viewkeep.access.turns import Change
     from viewkeep.database import Database, make, open
     from viewkeep.errors import ViewkeepError
     from viewkeep.spark.pipeline import Pipeline
@@ -39,10 +39,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "ANY": "viewkeep.access.slices",
     "At": "viewkeep.access.reads",
-    "Change": "viewkeep.access.turns",
+    "Change": "viewkeep.access.feeds.turns",
     "Database": "viewkeep.database",
-    "Event": "viewkeep.access.feeds",
-    "Feed": "viewkeep.access.feeds",
+    "Event": "viewkeep.access.feeds.feed",
+    "Feed": "viewkeep.access.feeds.feed",
     "Loaded": "viewkeep.access.load",
     "Pipeline": "viewkeep.spark.pipeline",
     "Result": "viewkeep.access.results",

@@ -17,7 +17,7 @@ from viewkeep.engine.revision import numbered, revise
 from viewkeep.errors import CatalogError
 from viewkeep.plan.nodes import Source, View, sources
 from viewkeep.plan.program import Program, producer_id
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from viewkeep.access.execute import Executor
-from viewkeep.access.feeds import Feed, Feeds
+from viewkeep.access.feeds.feed import Feed, Feeds
 from viewkeep.access.load import BATCH_ROWS, Loaded, load
-from viewkeep.access.prepared import Prepared
 from viewkeep.access.reads import At, Reader, Snapshot
 from viewkeep.access.results import Result
 from viewkeep.access.sessions import WAIT_SECONDS, Session
-from viewkeep.access.statements import Statements
+from viewkeep.access.statements.cache import Statements
+from viewkeep.access.statements.execute import Executor
+from viewkeep.access.statements.prepared import Prepared
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.budget import each_limited, limited

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from viewkeep.errors import SqlError
-from viewkeep.sql.kinds import FUNCTIONS
+from viewkeep.sql.duckdb_sql.kinds import FUNCTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from viewkeep.errors import DuplicateKey, ViewkeepError
 from viewkeep.plan.nodes import Source
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.bulk import split_rows, stored_rows
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import Insert
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.bulk_insert import split_rows, stored_rows
+from viewkeep.sql.statements.nodes import Insert
 from viewkeep.types import (
     BIGINT,
     BOOLEAN,

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from viewkeep.access import duck, duck_child, duck_pool
+from viewkeep.access.duckdb import child as duck_child
+from viewkeep.access.duckdb import pool as duck_pool
+from viewkeep.access.duckdb import query as duck
 from viewkeep.errors import (
     QueryTimeout,
     QueryTooLarge,

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from viewkeep.access.duck_pool import DuckError, DuckPool, Relations
+from viewkeep.access.duckdb.pool import DuckError, DuckPool, Relations
 from viewkeep.engine.budget import Budget, Turns
 from viewkeep.errors import Overloaded, QueryTimeout, QueryTooLarge
 
@@ -130,7 +130,7 @@ def test_it_ends_with_its_parent() -> None:
     """Also while DuckDB works, and also if the parent is killed."""
     code = (
         "import threading, os, sys, time\n"
-        "from viewkeep.access.duck_pool import POOL, Relations\n"
+        "from viewkeep.access.duckdb.pool import POOL, Relations\n"
         "from viewkeep.engine.budget import Budget\n"
         "budget = Budget(60)\n"
         "relations = Relations(budget)\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from viewkeep.access.readers import TableReader
+from viewkeep.access.relations import TableReader
 from viewkeep.errors import EpochGone
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from viewkeep.access.execute import Executor
-from viewkeep.access.lookups import PointRead
-from viewkeep.access.statements import Recent, Statements
+from viewkeep.access.statements.cache import Recent, Statements
+from viewkeep.access.statements.execute import Executor
+from viewkeep.access.statements.lookups import PointRead
 from viewkeep.errors import DuplicateKey, SqlError, SqlSyntaxError, TypeMismatch, ViewkeepError
-from viewkeep.sql.templates import split
+from viewkeep.sql.parse.templates import split
 from viewkeep.types import BIGINT, INT, STRING
 
 if TYPE_CHECKING:

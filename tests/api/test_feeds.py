@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 
 import viewkeep
-from viewkeep.access import keeper as keeper_module
-from viewkeep.access import readers as readers_module
-from viewkeep.access import turns as turns_module
-from viewkeep.access.feeds import Event, Feed, Feeds
-from viewkeep.access.readers import ViewReader
+from viewkeep.access import relations as relations_module
+from viewkeep.access.feeds import feed_pins as pins_module
+from viewkeep.access.feeds import turns as turns_module
+from viewkeep.access.feeds.feed import Event, Feed, Feeds
+from viewkeep.access.feeds.turns import PART_ROWS
+from viewkeep.access.relations import ViewReader
 from viewkeep.access.tokens import read_token, write_token
-from viewkeep.access.turns import PART_ROWS
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.housekeeping import housekeep
@@ -210,7 +210,7 @@ def test_parts_of_any_size_are_the_view_at_every_epoch(
     monkeypatch.setattr(turns_module, "PART_ROWS", part)
     monkeypatch.setattr(turns_module, "_WALKS", seed)
     monkeypatch.setattr(turns_module, "_CACHED", 1000 * seed)
-    monkeypatch.setattr(readers_module, "STEP", 1 + seed)
+    monkeypatch.setattr(relations_module, "STEP", 1 + seed)
     play(World(db, 100 + seed))
 
 
@@ -526,7 +526,7 @@ def test_a_part_keeps_its_epoch_for_another_process(
 ) -> None:
     """Whoever goes on in the middle of an epoch takes over the pin that still keeps it."""
     monkeypatch.setattr(turns_module, "PART_ROWS", 10)
-    monkeypatch.setattr(readers_module, "STEP", 5)
+    monkeypatch.setattr(relations_module, "STEP", 5)
     db.sql("CREATE TABLE t (k INT PRIMARY KEY, x INT); CREATE VIEW v AS SELECT k, x FROM t")
     db.put("t", [{"k": k, "x": 0} for k in range(100)])
     catch_up()
@@ -590,7 +590,7 @@ def test_first_rows_that_are_gone_half_way(
     db: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A feed that failed stays failed: it never passes off the rest as all there is."""
-    monkeypatch.setattr(readers_module, "STEP", 100)
+    monkeypatch.setattr(relations_module, "STEP", 100)
     db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE VIEW v AS SELECT k FROM t")
     db.put("t", [{"k": k} for k in range(2 * PART_ROWS)])
     catch_up()
@@ -708,7 +708,7 @@ def test_a_pin_is_renewed_while_feeds_are_asked(
     site: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(keeper_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(pins_module.time, "monotonic", lambda: clock[0])
     feeds = Feeds(site._reader, seconds=600.0)
     asked, idle = feeds.open("scores"), feeds.open("means")
     (first,) = site.epochs.pins()
@@ -733,7 +733,7 @@ def test_a_feed_keeps_its_place_for_all_of_its_seconds(
     """Asked just before its pin would be renewed, and then after nearly all of its seconds."""
     clock = [time.time()]
     for name in ("time", "monotonic"):
-        monkeypatch.setattr(keeper_module.time, name, lambda: clock[0])
+        monkeypatch.setattr(pins_module.time, name, lambda: clock[0])
     feed = Feeds(site._reader, seconds=30.0).open("scores")
     feed.poll()
     clock[0] += 9.9

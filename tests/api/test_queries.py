@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from viewkeep.access.readers import TableReader, ViewReader
+from viewkeep.access.relations import TableReader, ViewReader
 from viewkeep.engine import adhoc
 from viewkeep.errors import QueryTooLarge
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from viewkeep.access import changes
+from viewkeep.access.statements import update_delete
 from viewkeep.errors import (
     CatalogError,
     DuplicateKey,
@@ -100,7 +100,7 @@ def test_what_others_write_while_a_statement_runs(
     shop: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A changed row is read again; one that begins to match is as written just after it."""
-    matching, reads = changes._matching, [0]
+    matching, reads = update_delete._matching, [0]
 
     def interrupted(*arguments: Any) -> Any:
         found = matching(*arguments)
@@ -111,7 +111,7 @@ def test_what_others_write_while_a_statement_runs(
             shop.put("items", {"id": 1, "stock": 3})
         return found
 
-    monkeypatch.setattr(changes, "_matching", interrupted)
+    monkeypatch.setattr(update_delete, "_matching", interrupted)
     assert shop.sql("UPDATE items SET name = 'none' WHERE stock = 0").affected == 1
     names = {row["id"]: row["name"] for row in shop.scan("items")}
     assert names == {1: "pen", 2: "none", 3: "pad", 4: None}

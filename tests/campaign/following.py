@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from viewkeep.access import turns
+from viewkeep.access.feeds import turns
 from viewkeep.errors import EpochGone, NotReady, UnknownName, ViewFailed
 
 from .actor import Actor, tuples

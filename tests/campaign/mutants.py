@@ -70,13 +70,13 @@ MUTANTS = (
     ),
     Mutant(
         "feed-resumes-an-epoch-early",
-        "access/feeds.py",
+        "access/feeds/feed.py",
         "        return position\n",
         "        return Position(position.epoch - 1)\n",
     ),
     Mutant(
         "feed-resumes-at-the-next-epoch",
-        "access/feeds.py",
+        "access/feeds/feed.py",
         "        return position\n",
         "        return Position(position.epoch)\n",
     ),
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "update-ignores-others",
-        "access/changes.py",
+        "access/statements/update_delete.py",
         "return [TableWrite(base.number, base.row_codec, Kind.PUT, old_keys, rows, expect=old)]",
         "return [TableWrite(base.number, base.row_codec, Kind.PUT, old_keys, rows)]",
     ),

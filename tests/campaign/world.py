@@ -21,7 +21,7 @@ from typing import Any
 import lmdb
 
 import viewkeep
-from viewkeep.access import turns
+from viewkeep.access.feeds import turns
 from viewkeep.engine import lease, log_splits
 from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store

@@ -171,7 +171,7 @@ def test_verify_finds_a_damaged_row(site: str, spark: SparkSession) -> None:
 
 def damage(url: str) -> None:
     """Overwrite one row of the view behind the pipeline's back."""
-    from viewkeep.access.readers import ViewReader
+    from viewkeep.access.relations import ViewReader
     from viewkeep.engine.programs import load_plan
     from viewkeep.stores.contract import StateWrite
 

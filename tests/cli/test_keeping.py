@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 import viewkeep
-from viewkeep.cli import keeping
-from viewkeep.cli.keeping import keep_running
+from viewkeep.cli import supervise
+from viewkeep.cli.supervise import keep_running
 from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.local import catch_up
 from viewkeep.errors import PipelineError
@@ -70,9 +70,9 @@ def db(tmp_path: Path) -> Iterator[viewkeep.Database]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks and pauses are short."""
-    monkeypatch.setattr(keeping, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(logging.getLogger(keeping.LOGGER), "propagate", True)
+    monkeypatch.setattr(supervise, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(logging.getLogger(supervise.LOGGER), "propagate", True)
 
 
 def test_it_is_started_again_and_the_reason_is_told(
@@ -106,13 +106,13 @@ def test_pauses_grow(db: viewkeep.Database, quick: None, monkeypatch: pytest.Mon
 
     class Told(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            if timeout is not None and timeout != keeping.LOOK_SECONDS:
+            if timeout is not None and timeout != supervise.LOOK_SECONDS:
                 waited.append(timeout)
                 if len(waited) == 8:
                     self.set()
             return self.is_set()
 
-    monkeypatch.setattr(keeping, "FIRST_PAUSE", 1.0)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 1.0)
     told = Told()
     keep_running(Played(told, *["fail"] * 20), db.store, told)
     assert waited == [1, 2, 4, 8, 16, 32, 60, 60]

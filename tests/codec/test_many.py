@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeep.codec.many import hash_key, hash_keys, order, rising
+from viewkeep.codec.key_order import hash_key, hash_keys, order, rising
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import FEW
 

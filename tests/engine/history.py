@@ -28,9 +28,9 @@ from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.programs import load_plan
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Placement
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateTable, CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateTable, CreateView
 from viewkeep.stores.contract import Cut, Kind, Store, TableWrite
 
 TABLE = """CREATE TABLE items (

@@ -14,9 +14,9 @@ from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.engine.local import catch_up
 from viewkeep.plan.nodes import Source
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateTable, CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateTable, CreateView
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Kind, TableWrite
 

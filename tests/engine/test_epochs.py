@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from viewkeep.codec.many import hash_key
+from viewkeep.codec.key_order import hash_key
 from viewkeep.engine.epochs import EpochRecord, Epochs, Limits, OpenEpoch
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.lease import holder

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import viewkeep
+from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import KeyCodec
-from viewkeep.codec.many import hash_keys
 from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.operators.arrange import encode_rows

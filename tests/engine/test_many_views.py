@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from viewkeep.engine.local import catch_up
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores import create_store
 
 from .history import FOLDER, History

@@ -16,9 +16,9 @@ from viewkeep.engine.local import advance, catch_up, run_epoch
 from viewkeep.engine.log_splits import whole_logs
 from viewkeep.engine.programs import newest_plan
 from viewkeep.errors import CatalogError, EpochGone, Fenced, OperatorFailed
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
 from viewkeep.stores.faulty import FaultPlan, FaultyStore, InjectedCrash

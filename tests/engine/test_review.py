@@ -23,9 +23,9 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import _cache, load_plan
 from viewkeep.errors import CatalogError, EpochGone
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Chunk, Store
 

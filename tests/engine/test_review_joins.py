@@ -18,8 +18,8 @@ import polars as pl
 import pytest
 
 import viewkeep
-from viewkeep.access.readers import ViewReader
-from viewkeep.codec.many import hash_keys
+from viewkeep.access.relations import ViewReader
+from viewkeep.codec.key_order import hash_keys
 from viewkeep.engine import amounts, changes, exchange, frames, join, state
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.exchange import REPORT, Exchanged, Outbox, encode_keys
@@ -32,9 +32,9 @@ from viewkeep.engine.report import Report
 from viewkeep.engine.spool import Message
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.program import Program
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Chunk, Found, Store
 

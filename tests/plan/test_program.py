@@ -10,9 +10,9 @@ from viewkeep.plan.program import (
     extend_program,
     state_keys,
 )
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.types import BIGINT, INT, STRING, Column, Schema
 
 VOTES = Source(

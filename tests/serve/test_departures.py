@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.serve.mysql.raw import RawClient
 
-from viewkeep.access import duck_pool
+from viewkeep.access.duckdb import pool as duck_pool
 from viewkeep.access.sessions import Session
 from viewkeep.engine import budget
 from viewkeep.engine.budget import Budget, Cancel

@@ -25,7 +25,7 @@ from viewkeep.serve.limits import TooLarge
 from viewkeep.serve.mysql import literals
 from viewkeep.serve.mysql.faults import Fault
 from viewkeep.serve.mysql.literals import Statement, split
-from viewkeep.sql.bulk import split_rows
+from viewkeep.sql.statements.bulk_insert import split_rows
 
 if TYPE_CHECKING:
     from viewkeep import Database

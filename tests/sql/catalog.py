@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from viewkeep.plan.nodes import Aggregate, Arrange, Filter, Named, Node, Project, Source, View
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView, Query, Select, Statement
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView, Query, Select, Statement
 from viewkeep.types import (
     BIGINT,
     BINARY,

@@ -18,10 +18,10 @@ import sqlglot
 from viewkeep.engine.adhoc import evaluate
 from viewkeep.plan.nodes import Node, Source, View, inputs
 from viewkeep.plan.passes import optimise
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.ordering import top
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import CreateView, Query, Select
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.select.order_by import top
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateView, Query, Select
 from viewkeep.types import BIGINT, INT, STRING, Column, DataType, Schema, decimal
 
 

@@ -11,8 +11,8 @@ from viewkeep.errors import SqlError, TypeMismatch, Unsupported
 from viewkeep.plan.arrays import refuse_arrays
 from viewkeep.plan.nodes import Aggregate, AggregateCall, Node
 from viewkeep.plan.serial import decode, encode
-from viewkeep.sql.determined import deterministic
-from viewkeep.sql.parse import parse, text_of
+from viewkeep.sql.parse.syntax import parse, text_of
+from viewkeep.sql.spark_sql.determined import deterministic
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, array, decimal
 
 from .catalog import Names, T

@@ -15,7 +15,7 @@ from viewkeep.engine.adhoc import evaluate
 from viewkeep.errors import SqlError
 from viewkeep.plan.nodes import Aggregate, Filter, Source, Union
 from viewkeep.plan.passes import optimise
-from viewkeep.sql.statements import Query
+from viewkeep.sql.statements.nodes import Query
 
 from .catalog import Names, T
 

@@ -7,7 +7,7 @@ import pytest
 from sqlglot import parse_one
 
 from viewkeep.errors import Unsupported
-from viewkeep.sql.likes import linear_likes
+from viewkeep.sql.duckdb_sql.likes import linear_likes
 
 TEXTS = ["", "a", "ab", "a_b", "a%b", "A\nb", "😀", "a\\b", "x.y", "aab"]
 CASES = {

@@ -16,8 +16,8 @@ from viewkeep.expr import MOST_DEEP, Call, Expr, Ref, references, substitute
 from viewkeep.ops.evaluate import evaluate_one
 from viewkeep.plan.conditions import rewritten
 from viewkeep.plan.serial import decode, encode
-from viewkeep.sql.limits import MOST_NESTED
-from viewkeep.sql.statements import CreateView, Statement
+from viewkeep.sql.parse.limits import MOST_NESTED
+from viewkeep.sql.statements.nodes import CreateView, Statement
 from viewkeep.types import BIGINT
 
 

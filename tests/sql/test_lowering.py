@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viewkeep.sql.parse import parse
+from viewkeep.sql.parse.syntax import parse
 
 from .catalog import Names, shown
 

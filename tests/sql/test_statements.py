@@ -13,10 +13,10 @@ from viewkeep.ops.evaluate import evaluate_one
 from viewkeep.ops.functions import FUNCTIONS
 from viewkeep.ops.functions.listing import page
 from viewkeep.plan.nodes import Filter
-from viewkeep.sql.expressions import lower
-from viewkeep.sql.keys import key_values
-from viewkeep.sql.parse import parse
-from viewkeep.sql.statements import (
+from viewkeep.sql.expressions.scalars import lower
+from viewkeep.sql.expressions.whole_keys import key_values
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.statements.nodes import (
     CreateTable,
     CreateView,
     Delete,

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from viewkeep.access.longkeys import ordered, whole_key
 from viewkeep.access.measures import Measured, measures_of
 from viewkeep.access.ranges import Bounds, bounds_of
-from viewkeep.access.readers import TableReader, ViewReader
+from viewkeep.access.relations import TableReader, ViewReader
 from viewkeep.access.results import Result
 from viewkeep.access.watch import Watch
 from viewkeep.access.writes import BaseTable, Key

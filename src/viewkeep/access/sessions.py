@@ -15,12 +15,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
-from viewkeep.access.execute import Executor
-from viewkeep.access.prepared import Prepared
-from viewkeep.access.readers import TableReader, ViewReader
 from viewkeep.access.reads import At, Reader, ReadPoint
+from viewkeep.access.relations import TableReader, ViewReader
 from viewkeep.access.results import Result
-from viewkeep.access.statements import Statements
+from viewkeep.access.statements.cache import Statements
+from viewkeep.access.statements.execute import Executor
+from viewkeep.access.statements.prepared import Prepared
 from viewkeep.access.tokens import read_number, read_token, write_token
 from viewkeep.access.writes import Key
 from viewkeep.catalog import Catalog
@@ -28,7 +28,7 @@ from viewkeep.engine import budget
 from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Published
 from viewkeep.errors import InvalidToken, Locked, NotReady, Timeout
-from viewkeep.sql.bulk import PlainRows
+from viewkeep.sql.statements.bulk_insert import PlainRows
 from viewkeep.stores.contract import TableWrite
 
 WAIT_SECONDS = 30.0

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 # Commands register as their modules are imported; `--help` lists them in this order. They import
 # what reads and writes data when they are called, and `run` starts Spark's JVM before that.
-from viewkeep.cli import data, running, serving, reading, top, proof, mending, showcase  # isort: skip
+from viewkeep.cli import write, run, serve, read, top, verify, repair, demo  # isort: skip
 from viewkeep.cli.app import app
 
 __all__ = [
     "app",
-    "data",
+    "demo",
     "main",
-    "mending",
-    "proof",
-    "reading",
-    "running",
-    "serving",
-    "showcase",
+    "read",
+    "repair",
+    "run",
+    "serve",
     "top",
+    "verify",
+    "write",
 ]
 
 

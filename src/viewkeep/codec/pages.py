@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from viewkeep.codec.many import differing
+from viewkeep.codec.key_order import differing
 from viewkeep.codec.packed import Packed, gather_ranges, list_rows, slice_out, starts_of, windows
 from viewkeep.errors import Corrupt
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from viewkeep.codec.many import hash_key
+from viewkeep.codec.key_order import hash_key
 from viewkeep.delta import KEY, weighted
 from viewkeep.engine.exchange import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState

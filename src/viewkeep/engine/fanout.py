@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from viewkeep.codec.many import hash_keys, order, rising
+from viewkeep.codec.key_order import hash_keys, order, rising
 from viewkeep.codec.physical import packed_series
 from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import HOME, KEY, WEIGHT

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from viewkeep.codec.many import differing
+from viewkeep.codec.key_order import differing
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series, packed_series
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from viewkeep.codec.many import hash_keys
+from viewkeep.codec.key_order import hash_keys
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.amounts import amount, amount_of, row_amounts
 from viewkeep.engine.exchange import VALUES, Exchanged, Frames, Item

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from viewkeep.codec.many import order, rising
+from viewkeep.codec.key_order import order, rising
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import packed_series
 from viewkeep.delta import KEY, WEIGHT, consolidate

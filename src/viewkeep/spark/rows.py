@@ -13,8 +13,8 @@ from typing import TypeAlias
 import polars as pl
 
 from viewkeep.access.writes import BaseTable
+from viewkeep.codec.key_order import hash_key
 from viewkeep.codec.keys import KeyCodec
-from viewkeep.codec.many import hash_key
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Placement
 from viewkeep.spark.pushdown import KeyRange

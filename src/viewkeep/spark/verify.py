@@ -32,7 +32,7 @@ from viewkeep.plan.nodes import Aggregate, AggregateCall, Node, Window, WindowCa
 from viewkeep.spark.compare import MISSING, compare
 from viewkeep.spark.datasource import read
 from viewkeep.spark.session import session
-from viewkeep.sql.adapted import adapted
+from viewkeep.sql.spark_sql.adapted import adapted
 from viewkeep.stores import borrow_store
 
 PIN_SECONDS = 3600.0

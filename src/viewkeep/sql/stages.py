@@ -14,9 +14,9 @@ from viewkeep.plan.arrangements import arrangements, merged
 from viewkeep.plan.connect import connect, fused
 from viewkeep.plan.passes import PASSES
 from viewkeep.plan.place import place
-from viewkeep.sql.decorrelate import decorrelated
-from viewkeep.sql.definitions import keyed
-from viewkeep.sql.queries import lower_query
+from viewkeep.sql.select.query import lower_query
+from viewkeep.sql.statements.definitions import keyed
+from viewkeep.sql.subqueries.decorrelate import decorrelated
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from viewkeep.plan.passes import PASSES, Pass, optimise
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.rebuild import over
 from viewkeep.plan.show import show
-from viewkeep.sql.parse import parse
-from viewkeep.sql.queries import lower_query
-from viewkeep.sql.statements import Query
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.select.query import lower_query
+from viewkeep.sql.statements.nodes import Query
 
 from .oracle import Rows, rows_of
 from .plans import TABLES

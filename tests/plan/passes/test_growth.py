@@ -15,7 +15,7 @@ from viewkeep.plan import nodes
 from viewkeep.plan.explain import explain
 from viewkeep.plan.nodes import Fence
 from viewkeep.plan.program import Program, compile_program
-from viewkeep.sql.statements import CreateView
+from viewkeep.sql.statements.nodes import CreateView
 
 
 def levels(first: str, level: Callable[[int], str]) -> Callable[[int], str]:

@@ -16,10 +16,10 @@ from viewkeep.plan.explain import explain
 from viewkeep.plan.nodes import Filter, Node, Project, Source, Values, View
 from viewkeep.plan.program import Program, compile_program
 from viewkeep.plan.show import show
-from viewkeep.sql.analyse import analyse
-from viewkeep.sql.parse import parse
-from viewkeep.sql.queries import lower_query
-from viewkeep.sql.statements import CreateTable, CreateView, Query
+from viewkeep.sql.parse.syntax import parse
+from viewkeep.sql.select.query import lower_query
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.nodes import CreateTable, CreateView, Query
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TABLES = """

@@ -7,7 +7,7 @@ import struct
 from types import TracebackType
 from typing import Any
 
-from viewkeep.serve.mysql.packets import Cursor
+from viewkeep.serve.mysql.protocol.packets import Cursor
 
 # Long password, long flag, protocol 4.1, transactions, secure connection, plugin auth.
 CAPABILITIES = 0x1 | 0x4 | 0x200 | 0x2000 | 0x8000 | 0x80000

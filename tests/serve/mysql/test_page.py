@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import viewkeep
-from viewkeep.serve.mysql.variables import Variables
+from viewkeep.serve.mysql.catalog.variables import Variables
 
 from .conftest import passing_epochs
 

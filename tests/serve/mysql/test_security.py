@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from viewkeep.serve.mysql.handshake import CACHING, NATIVE, proves
+from viewkeep.serve.mysql.protocol.handshake import CACHING, NATIVE, proves
 
 from .raw import RawClient
 

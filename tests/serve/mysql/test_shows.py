@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viewkeep.serve.mysql.shows import _matcher
+from viewkeep.serve.mysql.catalog.shows import _matcher
 
 CHOSEN = {
     "%": ["votes", ""],

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewkeep.serve.mysql.dialect import Surroundings
+from viewkeep.serve.mysql.dialect.rewrite import Surroundings
+from viewkeep.serve.mysql.dialect.translate import Translation, Translator
 from viewkeep.serve.mysql.faults import Fault
 from viewkeep.serve.mysql.literals import Statement, mysql_text, spark_text, split
-from viewkeep.serve.mysql.translate import Translation, Translator
 from viewkeep.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Column, Schema
 
 SCHEMA = Schema(

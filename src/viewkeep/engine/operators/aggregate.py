@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import key_series
-from viewkeep.codec.many import hash_key, hash_keys
 from viewkeep.codec.rowsource import (
     MAX_KEY,
     Generated,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import GROUP_BYTES, MAX_KEY, bounded, group_prefix
-from viewkeep.codec.many import hash_key, hash_keys
 from viewkeep.codec.rowsource import longest_key
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.exchange import ROWS, SHARD, Frames, encode_keys

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from viewkeep.codec.many import hash_key
+from viewkeep.codec.key_order import hash_key
 from viewkeep.engine.amounts import TOGETHER, amount_of
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.epochs import OpenEpoch

@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from viewkeep.codec.key_order import rising
 from viewkeep.codec.keys import KEPT, MAX_KEY, bounded_all, key_series
-from viewkeep.codec.many import rising
 from viewkeep.codec.packed import Packed, listed, longest
 from viewkeep.codec.pages import pack, sizes, unpack
 from viewkeep.delta import KEY, chosen

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from viewkeep.access.feeds import Event, Feed
+from viewkeep.access.feeds.feed import Event, Feed
 from viewkeep.errors import ViewkeepError
 from viewkeep.serve.http.errors import detail_of, documented, status_of
 from viewkeep.serve.http.selections import Texts

@@ -27,8 +27,8 @@ from viewkeep.serve.http.values import dumps
 from viewkeep.serve.limits import TooLarge, has_more_tokens
 from viewkeep.serve.service import Service
 from viewkeep.serve.settings import Settings
-from viewkeep.sql.bulk import PlainRows, split_rows
-from viewkeep.sql.parse import Dialect
+from viewkeep.sql.parse.syntax import Dialect
+from viewkeep.sql.statements.bulk_insert import PlainRows, split_rows
 
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE)\b")
 

@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from viewkeep.errors import ViewkeepError
-from viewkeep.serve.mysql.answers import Answer, Done, Rows
 from viewkeep.serve.mysql.faults import Fault, fault_of, unsupported
-from viewkeep.serve.mysql.fields import (
+from viewkeep.serve.mysql.literals import Statement
+from viewkeep.serve.mysql.protocol.answers import Answer, Done, Rows
+from viewkeep.serve.mysql.protocol.fields import (
     TEXT_CHARSET,
     VAR_STRING,
     Field,
     binary_row,
     text_row,
 )
-from viewkeep.serve.mysql.handshake import Client, change_user, shake
-from viewkeep.serve.mysql.literals import Statement
-from viewkeep.serve.mysql.packets import (
+from viewkeep.serve.mysql.protocol.handshake import Client, change_user, shake
+from viewkeep.serve.mysql.protocol.packets import (
     STATUS_AUTOCOMMIT,
     STATUS_IN_TRANSACTION,
     STATUS_MORE_RESULTS,
@@ -36,9 +36,9 @@ from viewkeep.serve.mysql.packets import (
     error,
     ok,
 )
-from viewkeep.serve.mysql.parameters import Types, read_parameters
-from viewkeep.serve.mysql.sessions import ClientSession, Shared, Who
-from viewkeep.serve.mysql.wire import Gone, OutOfOrder, TooLarge, Wire
+from viewkeep.serve.mysql.protocol.parameters import Types, read_parameters
+from viewkeep.serve.mysql.protocol.wire import Gone, OutOfOrder, TooLarge, Wire
+from viewkeep.serve.mysql.session.session import ClientSession, Shared, Who
 from viewkeep.serve.service import serving
 
 _HANDSHAKE_BYTES = 64 * 1024

@@ -19,9 +19,9 @@ from typing import Any
 
 from viewkeep.serve.mysql.connection import Connection
 from viewkeep.serve.mysql.faults import Fault
-from viewkeep.serve.mysql.packets import error
-from viewkeep.serve.mysql.sessions import Shared
-from viewkeep.serve.mysql.wire import Wire
+from viewkeep.serve.mysql.protocol.packets import error
+from viewkeep.serve.mysql.protocol.wire import Wire
+from viewkeep.serve.mysql.session.session import Shared
 from viewkeep.serve.service import Service
 from viewkeep.serve.settings import Settings
 

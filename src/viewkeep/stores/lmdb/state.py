@@ -23,8 +23,8 @@ from itertools import chain, compress, islice, repeat, takewhile
 from operator import not_
 
 from viewkeep.codec import versions
+from viewkeep.codec.key_order import rising
 from viewkeep.codec.keys import MAX_KEY
-from viewkeep.codec.many import rising
 from viewkeep.codec.packed import Packed, longest, prefixed
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import EpochGone, Fenced, InvalidRow

@@ -20,7 +20,7 @@ from zlib import crc32
 
 import numpy as np
 
-from viewkeep.codec.many import hash_rows
+from viewkeep.codec.key_order import hash_rows
 from viewkeep.codec.packed import list_rows
 from viewkeep.errors import Corrupt
 

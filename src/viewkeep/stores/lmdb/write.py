@@ -20,8 +20,8 @@ import lmdb
 import numpy as np
 
 from viewkeep import claims
+from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import MAX_KEY
-from viewkeep.codec.many import hash_keys
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite

@@ -1,0 +1,1 @@
+"""Change feeds: the rows of a view at one epoch, then what each published epoch changed."""

@@ -1,0 +1,285 @@
+"""Change feeds: the rows of a view at one epoch, then what each published epoch changed.
+
+Law: the rows of the first epoch with the changes of epochs up to e applied are exactly the view at
+e, for every e. Rows and changes come in parts of bounded size; the view is at e when the part that
+says no `more` was applied. A feed resumed from a token goes on after the part of that token, with
+nothing missed and nothing doubled, or is refused with EpochGone. No state of its own is kept for
+it: the versions of the view's rows, held by a pin, are the feed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+from zlib import crc32
+
+from viewkeep.access.feeds.feed_pins import Keeper
+from viewkeep.access.feeds.turns import Change, Identity, Part, Position, Selection, Turn, Turns
+from viewkeep.access.ranges import bounds_of
+from viewkeep.access.reads import Reader, ReadPoint
+from viewkeep.access.relations import ViewReader
+from viewkeep.access.tokens import read_bytes, read_number, read_token, write_bytes, write_token
+from viewkeep.access.writes import Key
+from viewkeep.engine.epochs import Published
+from viewkeep.engine.programs import load_plan
+from viewkeep.errors import EpochGone, InvalidToken, UnknownName
+
+KEEP_SECONDS = 30.0  # how long a feed that nobody asks can still be resumed
+_TURN_SECONDS = 0.1  # after which a waiting feed looks whether it was closed, and asks for its pin
+_IDENTITIES = 1_000  # remembered
+_KIND, _WHAT = "f2", "feed"
+_ROWS, _CHANGES = "r", "c"  # in tokens: what the key is a position in
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a feed gives: rows of its first epoch, or changes of one epoch.
+
+    `more` says that further rows or changes of the same epoch follow; the view is at `epoch` when
+    it is false. `token` is where a feed that has seen this event can be resumed, in the middle of
+    an epoch too.
+    """
+
+    epoch: int
+    token: str
+    rows: tuple[dict[str, Any], ...] | None = None
+    changes: tuple[Change, ...] = ()
+    more: bool = False
+
+    @property
+    def kind(self) -> Literal["rows", "changes"]:
+        """Whether this is a part of the first epoch's rows, or the changes of an epoch."""
+        return "changes" if self.rows is None else "rows"
+
+
+class Feeds:
+    """The feeds of one database: they share a pin, and what they read of the same view."""
+
+    def __init__(self, reader: Reader, seconds: float = KEEP_SECONDS):
+        self.reader, self.keeper = reader, Keeper(reader.epochs, seconds)
+        self.turns = Turns(reader.store)
+        self._identities: dict[tuple[int, str], Identity] = {}  # by plan, which never changes
+
+    def open(
+        self,
+        view: str,
+        *,
+        prefix: Key | None = None,
+        token: str | None = None,
+        progress: bool = False,
+    ) -> Feed:
+        """A feed of a view, or of the rows whose keys start with `prefix`; see `Feed`."""
+        return Feed(self, view, prefix, token, progress)
+
+    def identity(self, view: str, at: Published) -> Identity | None:
+        """What a view's name stands for at an epoch; None if it has no such view."""
+        known = self._identities.get((at.plan, view))
+        if known is not None:
+            return known
+        plan = load_plan(self.reader.store, at.plan)
+        placement = plan.program.placements.get(view)
+        if placement is None:
+            return None
+        made = Identity(view, plan.generations[view], placement.table.number)
+        if len(self._identities) > _IDENTITIES:
+            self._identities.clear()
+        self._identities[at.plan, view] = made
+        return made
+
+
+class Feed:
+    """The rows of a view at one epoch, then the changes of each epoch; an iterator of `Event`.
+
+    Ask with `next` (which waits), `poll` (which does not), or by iterating. A feed is for one
+    thread; `close` may come from any. It raises EpochGone when it cannot go on: it was not asked
+    for so long that its epoch is gone, or the view was replaced, rebuilt or dropped. Then subscribe
+    anew.
+    """
+
+    def __init__(
+        self, feeds: Feeds, view: str, prefix: Key | None, token: str | None, progress: bool
+    ):
+        self._feeds, self.view, self._progress = feeds, view.lower(), progress
+        self._id = feeds.keeper.new_id()
+        self._closed = threading.Event()
+        self._waiting: deque[tuple[Event, Position]] = deque()
+        self._failed: Exception | None = None
+        epochs = feeds.reader.epochs
+        feeds.keeper.keep(self._id, epochs.read().published.epoch)
+        # Read after the pin was taken, so that this epoch and its tables stay.
+        published = epochs.read().published
+        self._selection = self._select(published, prefix)
+        self._seen = Position(published.epoch, loading=True)  # what the caller has got
+        if token is not None:
+            self._seen = self._resumed(token, published)
+            feeds.keeper.resume(self._id, self._seen.epoch)
+        self._read_upto = self._seen
+        if token is not None:
+            self._waiting.extend(self._read())  # now, while its epoch is kept
+
+    def _select(self, published: Published, prefix: Key | None) -> Selection:
+        reader = self._feeds.reader
+        if self.view in reader.current().tables:
+            hint = f"Make a view: CREATE VIEW ... AS SELECT * FROM {self.view}"
+            raise UnknownName(f"{self.view} is a base table; feeds are of views", hint=hint)
+        found = reader.open(self.view, ReadPoint(published))
+        identity = self._feeds.identity(self.view, published)
+        if not isinstance(found, ViewReader) or identity is None:
+            raise reader.not_ready(self.view)
+        bounds = bounds_of(found.key_codec, found.key, self.view, prefix=prefix)
+        return Selection(identity, found, bounds)
+
+    # -- asking --------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the events given so far lead to, or are leading to by its first rows.
+
+        While the changes of an epoch come in parts it is the one before.
+        """
+        return self._seen.epoch
+
+    @property
+    def more(self) -> bool:
+        """Whether further rows or changes of the epoch of the last event follow."""
+        return not self._seen.is_whole
+
+    @property
+    def token(self) -> str | None:
+        """Where to resume after the events given so far; None before the first."""
+        return None if self._seen == Position(self.epoch, loading=True) else self._token(self._seen)
+
+    def poll(self) -> list[Event]:
+        """The next events that are there, some thousand rows at most; never waits.
+
+        None are left when it gives none.
+        """
+        found = [*self._waiting] or self._read()
+        self._waiting.clear()
+        self._seen = self._read_upto
+        return [event for event, _ in found]
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """The next event; None if there is none within `timeout` seconds, or the feed is closed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._closed.is_set():
+            if not self._waiting:
+                self._waiting.extend(self._read())
+            if self._waiting:
+                event, after = self._waiting.popleft()
+                self._seen = after if self._waiting else self._read_upto
+                return event
+            self._seen = self._read_upto
+            left = _TURN_SECONDS if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return None
+            self._feeds.reader.watch.wait(self.epoch, min(left, _TURN_SECONDS))
+        return None
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.next()) is not None:
+            yield event
+
+    def close(self) -> None:
+        """End the feed. It can be resumed by its token for some seconds; twice is harmless."""
+        self._closed.set()
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _read(self) -> list[tuple[Event, Position]]:
+        """The next events, each with the position after it; none if nothing is left to read."""
+        if self._closed.is_set():
+            return []
+        if self._failed is not None:
+            raise self._failed
+        self._feeds.keeper.keep(self._id, self._seen.epoch)
+        published = self._feeds.reader.epochs.read().published
+        parts: tuple[Part, ...] = ()
+        last = Position(published.epoch)
+        while not parts and self._read_upto != last:
+            turn = self._turn(published)
+            self._read_upto, parts = turn.after, turn.parts
+            is_last = turn.after == last
+            if self._progress and is_last and (not parts or parts[-1].epoch < last.epoch):
+                parts = (*parts, Part(last.epoch, last))
+        return [
+            (Event(p.epoch, self._token(p.after), p.rows, p.changes, p.more), p.after)
+            for p in parts
+        ]
+
+    def _turn(self, published: Published) -> Turn:
+        turns, position = self._feeds.turns, self._read_upto
+        try:
+            if position.loading:
+                turn = turns.rows(self._selection, position)
+            else:
+                turn = turns.changes(self._selection, position, published.epoch)
+            self._check_identity()
+        except EpochGone as error:
+            self._failed = EpochGone(
+                f"the feed of {self.view} cannot go on after epoch {position.epoch}: {error}. "
+                "Subscribe anew"
+            )
+            raise self._failed from error
+        return turn
+
+    def _check_identity(self) -> None:
+        """Refuse what was read if the rows may not have been this view's.
+
+        After reading: a table is dropped only when a plan without it was published.
+        """
+        published = self._feeds.reader.epochs.read().published
+        if self._feeds.identity(self.view, published) != self._selection.identity:
+            self._feeds.reader.refuse_failed(self.view)
+            raise EpochGone(f"view {self.view} was replaced, rebuilt or dropped")
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def _token(self, position: Position) -> str:
+        identity, bounds = self._selection.identity, self._selection.bounds
+        parts = [position.epoch, identity.generation, identity.table]
+        range_id = f"{crc32(bounds.start):08x}"
+        database = self._feeds.reader.identity
+        if position.key is None:
+            return write_token(_KIND, database, (*parts, range_id))
+        phase = _ROWS if position.loading else _CHANGES
+        return write_token(_KIND, database, (*parts, range_id, phase, write_bytes(position.key)))
+
+    def _resumed(self, token: str, published: Published) -> Position:
+        """The position of a token, if it is of this view and of these keys."""
+        parts = read_token(_KIND, self._feeds.reader.identity, token, _WHAT)
+        if len(parts) not in (4, 6):
+            raise InvalidToken("the token of the feed is damaged; take it over whole")
+        epoch, generation, table = (read_number(part, _WHAT) for part in parts[:3])
+        if Identity(self.view, generation, table) != self._selection.identity:
+            raise EpochGone(
+                f"the token is of another view than {self.view} is now: it was replaced, rebuilt "
+                "or dropped, or the token is another view's. Subscribe anew"
+            )
+        position = Position(epoch)
+        if len(parts) == 6:
+            position = Position(epoch, read_bytes(parts[5], _WHAT), loading=parts[4] == _ROWS)
+        if self._token(position) != token:
+            raise InvalidToken(f"the token is of a feed of other keys of {self.view}")
+        if epoch + (position.key is not None and not position.loading) > published.epoch:
+            raise InvalidToken(
+                f"the token is of epoch {epoch}, but the published one is {published.epoch}: "
+                "it belongs to another database"
+            )
+        return position

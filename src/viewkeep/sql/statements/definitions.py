@@ -1,0 +1,185 @@
+"""CREATE and DROP of tables, views and indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from sqlglot import exp
+
+from viewkeep.errors import Unsupported
+from viewkeep.expr import Ref
+from viewkeep.plan.connect import connect, root
+from viewkeep.plan.nodes import Arrange, KeyPart, Node, Source, View
+from viewkeep.plan.passes import optimise
+from viewkeep.sql.parse.syntax import parse, text_of
+from viewkeep.sql.relations.scope import Resolve, find, refuse_duplicates
+from viewkeep.sql.select.order_by import top
+from viewkeep.sql.select.query import lower_query, lower_select
+from viewkeep.sql.spark_sql.view_text import index_text, view_text
+from viewkeep.sql.statements.create_table import schema_of
+from viewkeep.sql.statements.nodes import (
+    CreateTable,
+    CreateView,
+    DropTable,
+    DropView,
+    Query,
+    Statement,
+)
+
+
+def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -> Statement:
+    """CREATE TABLE, VIEW or INDEX. `existing` are the ids of joins that are kept already."""
+    kind = str(tree.args.get("kind") or "").upper()
+    exists, replace = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
+    if exists and replace:
+        raise Unsupported("OR REPLACE and IF NOT EXISTS contradict each other")
+    if kind == "INDEX":
+        if replace:
+            raise Unsupported("CREATE OR REPLACE INDEX is not taken", hint="DROP INDEX first")
+        return CreateView(_index(tree.this, resolve), exists)
+    for part in tree.args.get("properties") or ():
+        if not isinstance(part, exp.MaterializedProperty):
+            raise Unsupported("this property is not taken", fragment=text_of(part))
+    if kind == "TABLE":
+        if tree.args.get("expression") is not None or replace:
+            raise Unsupported(
+                "CREATE TABLE takes columns and a primary key",
+                fragment=text_of(tree),
+                hint="Create the table, then INSERT INTO it",
+            )
+        return CreateTable(name_of(tree.this), schema_of(tree), exists)
+    if kind == "VIEW" and tree.args.get("expression") is not None:
+        return CreateView(_view(tree, resolve, existing), exists, replace)
+    raise Unsupported(f"CREATE {kind} is not taken", fragment=text_of(tree))
+
+
+def make_view(
+    name: str,
+    sql: str,
+    query: Query,
+    reads: Iterable[str],
+    shown: tuple[str, ...] = (),
+    existing: Collection[str] = (),
+) -> View:
+    """The view that keeps a query: its rows under the query's order, then the row key.
+
+    `reads` are the tables and views that its SQL names; joins go towards those `existing`.
+    """
+    query = top(query)
+    columns = query.columns
+    wanted = {inner for _, inner in columns} | {part.name for part in query.order}
+    below = optimise(query.node, wanted, existing)
+    if shown:
+        columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
+    node = keyed(below, query.order, [inner for _, inner in columns])
+    view = View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
+    connect([root(view)])  # what has too many branches is refused before anything is stored
+    return view
+
+
+def keyed(node: Node, order: Sequence[KeyPart], shown: Sequence[str]) -> Arrange:
+    """The rows of a view under their order, then the row key, each column once.
+
+    The columns that are shown have an order of their own: who lists them otherwise shares the rows.
+    """
+    first = {part.name: part for part in reversed(order)}
+    parts = [first[part.name] for part in order]
+    parts += [KeyPart(name) for name in node.row_key if name not in first]
+    return Arrange(node, tuple(dict.fromkeys(parts)), tuple(sorted(set(shown))))
+
+
+def drop(tree: exp.Drop) -> Statement:
+    """DROP TABLE, VIEW or INDEX."""
+    kind, exists = str(tree.args.get("kind")).upper(), bool(tree.args.get("exists"))
+    targets = tree.args.get("tables") or [tree.this]
+    if len(targets) != 1:
+        raise Unsupported("DROP takes one name", fragment=text_of(tree))
+    name = name_of(targets[0])
+    if kind == "TABLE":
+        return DropTable(name, exists)
+    if kind in ("VIEW", "INDEX"):
+        return DropView(name, exists)
+    raise Unsupported(f"DROP {kind} is not taken", fragment=text_of(tree))
+
+
+def name_of(tree: exp.Expr) -> str:
+    """The name of the table or view that a statement is about."""
+    table = tree.this if isinstance(tree, exp.Schema) else tree
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise Unsupported("the name of a table or view is needed here", fragment=text_of(tree))
+    return table.name.lower()
+
+
+def _view(tree: exp.Create, resolve: Resolve, existing: Collection[str]) -> View:
+    name, inner = name_of(tree.this), tree.args["expression"]
+    common = {cte.alias.lower() for cte in inner.find_all(exp.CTE)}
+    reads: list[str] = []
+
+    def guarded(relation: str) -> Source | View | None:
+        if relation == name:
+            raise Unsupported(f"view {name} cannot read itself", hint="Give it another name")
+        if relation in common:
+            raise Unsupported(
+                f"a CTE is called {relation}, like a relation that the view reads",
+                hint="Give the CTE another name",
+            )
+        reads.append(relation)
+        return resolve(relation)
+
+    lowered = lower_select(inner, guarded)
+    shown = tuple(_shown(column) for column in _listed(tree.this))
+    if shown and len(shown) != len(lowered.items):
+        raise Unsupported(f"{name} names {len(shown)} columns but selects {len(lowered.items)}")
+    refuse_duplicates(shown)
+    text = view_text(inner, lowered.items, shown)
+    return make_view(name, text, lowered.finish(), reads, shown, existing)
+
+
+def _listed(tree: exp.Expr) -> list[exp.Expr]:
+    return tree.expressions if isinstance(tree, exp.Schema) else []
+
+
+def _shown(column: exp.Expr) -> str:
+    if isinstance(column, exp.ColumnDef) and (
+        column.args.get("kind") is not None or column.args.get("constraints")
+    ):
+        raise Unsupported("a view's columns have names only", fragment=text_of(column))
+    return column.name.lower()
+
+
+def _index(tree: exp.Expr, resolve: Resolve) -> View:
+    """CREATE INDEX: a view of the indexed columns, the row key and the included columns."""
+    if not tree.name:
+        raise Unsupported("an index needs a name", fragment=text_of(tree))
+    name, table, params = tree.name.lower(), name_of(tree.args["table"]), tree.args["params"]
+    order = [_index_part(part) for part in params.args.get("columns") or ()]
+    if not order:
+        raise Unsupported("an index is over columns", hint="Write CREATE INDEX name ON table (a)")
+    refuse_duplicates([column for column, _ in order])
+    scope = find(table, resolve, {})
+    included = [column.name.lower() for column in params.args.get("include") or ()]
+    for column in [*(column for column, _ in order), *included]:
+        scope.column(exp.column(exp.to_identifier(column, quoted=True)))
+    keyed = [
+        outer
+        for key in scope.node.row_key
+        for outer, expr in scope.columns.items()
+        if isinstance(expr, Ref) and expr.name == key
+    ]
+    names = dict.fromkeys([column for column, _ in order] + keyed + included)
+    sql = index_text(table, list(names), order)
+    return make_view(name, sql, lower_query(parse(sql)[0], resolve), [table])
+
+
+def _index_part(part: exp.Expr) -> tuple[str, bool]:
+    ordered = part if isinstance(part, exp.Ordered) else exp.Ordered(this=part, nulls_first=True)
+    column, descending = ordered.this, bool(ordered.args.get("desc"))
+    if not isinstance(column, exp.Column):
+        raise Unsupported(
+            "an index is over columns",
+            fragment=text_of(part),
+            hint="For an expression, create a view with ORDER BY",
+        )
+    if bool(ordered.args.get("nulls_first")) == descending:
+        raise Unsupported("NULLS FIRST and LAST are fixed by the direction", fragment=text_of(part))
+    return column.name.lower(), descending
