@@ -43,18 +43,16 @@ def encoder(type: DataType) -> Callable[[Any], bytes]:
 
 def decoder(type: DataType) -> Callable[[bytes], Any]:
     """The function back."""
-    python = to_python(type)
+    physical, python = physical_decoder(type), to_python(type)
+    return physical if python is None else lambda data: python(physical(data))
+
+
+def physical_decoder(type: DataType) -> Callable[[bytes], Any]:
+    """The function from a value's bytes to its physical value, as `codec.scalars` has it."""
     if type.is_decimal:
-        assert python is not None
-        decimal = python
-        return lambda data: decimal(int.from_bytes(data, "big", signed=True))
+        return lambda data: int.from_bytes(data, "big", signed=True)
     form = _form(type)
-    if form is None:
-        return python or bytes
-    if python is None:
-        return lambda data: form.unpack(data)[0]
-    scalar = python
-    return lambda data: scalar(form.unpack(data)[0])
+    return bytes if form is None else lambda data: form.unpack(data)[0]
 
 
 def _form(type: DataType) -> struct.Struct | None:

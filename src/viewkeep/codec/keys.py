@@ -176,6 +176,10 @@ class KeyCodec:
         """The values of a key, or of a prefix of whole columns."""
         if len(key) >= MAX_KEY:
             raise Corrupt("a key that was cut cannot be decoded; its row holds the columns")
+        return self.decode_whole(key)
+
+    def decode_whole(self, key: bytes) -> tuple[object, ...]:
+        """The same of a key that no store has cut, however long."""
         values: list[object] = []
         at = 0
         try:

@@ -23,8 +23,12 @@ _MUCH_ROWS = 200_000  # staged, as amounts, from which they are written
 class ShardState:
     """One shard during one level of one epoch."""
 
-    def __init__(self, store: Store, shard: int, epoch: int, horizon: int):
+    def __init__(
+        self, store: Store, shard: int, epoch: int, horizon: int, purge_below: int | None = None
+    ):
         self.store, self.shard, self.epoch, self.horizon = store, shard, epoch, horizon
+        # No operation with a timestamp below it will come; None: any may.
+        self.purge_below = purge_below
         self._staged: list[StateWrite] = []
         self._rows = self._bytes = self._written = 0
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from viewkeep.cells import CellKind, CellOperation
 
@@ -40,26 +40,24 @@ class DeletedRanges(NamedTuple):
         return segment.through if segment.stop is None or key < segment.stop else None
 
 
+NO_RANGES: Final = DeletedRanges()
+
+
 def of(operations: Iterable[CellOperation]) -> DeletedRanges:
     """The state that some range deletions make."""
     segments = list[Segment]()
     for operation in operations:
         assert operation.kind is CellKind.DELETE_RANGE
         segments.append(Segment(operation.key, operation.stop, operation.timestamp))
-    return _highest(segments)
+    return highest(segments)
 
 
 def joined(one: DeletedRanges, other: DeletedRanges) -> DeletedRanges:
     """The state after the deletions of both."""
-    return _highest([*one.segments, *other.segments])
+    return highest([*one.segments, *other.segments])
 
 
-def purged(ranges: DeletedRanges, below: int) -> DeletedRanges:
-    """The state when no operation with a timestamp below this one will come any more."""
-    return DeletedRanges(tuple(one for one in ranges.segments if one.through >= below))
-
-
-def _highest(segments: Iterable[Segment]) -> DeletedRanges:
+def highest(segments: Iterable[Segment]) -> DeletedRanges:
     """The pointwise maximum of segments that may overlap."""
     there = [one for one in segments if one.stop is None or one.start < one.stop]
     bounds = sorted({one.start for one in there} | {one.stop for one in there if one.stop})
@@ -86,6 +84,11 @@ def _highest(segments: Iterable[Segment]) -> DeletedRanges:
         else:
             made.append(Segment(start, stop, through))
     return DeletedRanges(tuple(made))
+
+
+def purged(ranges: DeletedRanges, below: int) -> DeletedRanges:
+    """The state when no operation with a timestamp below this one will come any more."""
+    return DeletedRanges(tuple(one for one in ranges.segments if one.through >= below))
 
 
 def _start(segment: Segment) -> bytes:
