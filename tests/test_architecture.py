@@ -74,6 +74,7 @@ PUBLIC = [
     "errors",
     "make",
     "open",
+    "restore",
 ]
 
 

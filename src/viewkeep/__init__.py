@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from viewkeep.access.results import Result
     from viewkeep.access.sessions import Session
     from viewkeep.access.slices import ANY
-    from viewkeep.database import Database, make, open
+    from viewkeep.database import Database, make, open, restore
     from viewkeep.errors import ViewkeepError
     from viewkeep.spark.pipeline import Pipeline
     from viewkeep.spark.verify import Verdict
@@ -53,6 +53,7 @@ _HOMES = {
     "ViewkeepError": "viewkeep.errors",
     "make": "viewkeep.database",
     "open": "viewkeep.database",
+    "restore": "viewkeep.database",
 }
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "errors",
     "make",
     "open",
+    "restore",
 ]
 
 

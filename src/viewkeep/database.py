@@ -8,15 +8,19 @@ child opens its own.
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from viewkeep.access.backup import BackedUp, Backup, BackupFolder, OnRows, back_up
+from viewkeep.access.export import export
 from viewkeep.access.feeds.feed import Feed, Feeds
 from viewkeep.access.load import BATCH_ROWS, Loaded, load
 from viewkeep.access.reads import At, Reader, Snapshot
+from viewkeep.access.restore import restore_into
 from viewkeep.access.results import Result
 from viewkeep.access.sessions import WAIT_SECONDS, Session
 from viewkeep.access.statements.cache import Statements
@@ -29,6 +33,7 @@ from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.identity import database_id
 from viewkeep.engine.waiting import Looks
 from viewkeep.errors import (
+    BackupError,
     Corrupt,
     DuplicateKey,
     FormatVersion,
@@ -109,6 +114,42 @@ def in_memory(options: Mapping[str, object], *, each_write: bool = True) -> Data
     store, remove = create_in_memory(options)
     database_id(store)
     return Database(store, MEMORY, InProcess(store, each_write=each_write), remove)
+
+
+def restore(
+    folder: str | os.PathLike[str],
+    url: str | os.PathLike[str],
+    *,
+    backup: str | None = None,
+    nodes: int | None = None,
+    shards: int | None = None,
+    durability: str | None = None,
+    on_rows: OnRows = lambda *_: None,
+) -> Database:
+    """Make a database at `url` from a backup: the newest in the folder, or the one of this name.
+
+    The pipeline loads its views. It has as many nodes and shards as the one that was backed up,
+    unless told otherwise. Nothing is left at `url` if this fails. `on_rows` is called with a
+    table's name and a count of rows that were restored.
+    """
+    backups = BackupFolder(folder)
+    saved = backups.read(backup)
+    if nodes is None:
+        nodes, shards = saved.nodes, saved.shards if shards is None else shards
+    path = os.fspath(url).removeprefix("lmdb:").rstrip("/")
+    if os.path.lexists(path):
+        raise BackupError(f"{path} exists; restore to a place where nothing is")
+    draft = f"{path}.restoring"
+    if os.path.isdir(draft):  # what a restore that was killed has left
+        shutil.rmtree(draft)
+    try:
+        with make(draft, nodes=nodes, shards=shards, durability=durability) as db:
+            db._restore(backups, saved, on_rows)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    os.rename(draft, path)
+    return open(url, create=False)
 
 
 class Database:
@@ -424,6 +465,33 @@ class Database:
         Returns the names of the views that the pipeline will load.
         """
         return self.catalog.repair_views([view.lower() for view in views])
+
+    # -- backups -------------------------------------------------------------------------------
+
+    def backup(
+        self, folder: str | os.PathLike[str], *, on_rows: OnRows = lambda *_: None
+    ) -> BackedUp:
+        """Add a backup to a folder: all tables as they are now, and what creates the views again.
+
+        Writes and the pipeline go on meanwhile. A folder holds many backups; a later one writes
+        only what has changed since. `viewkeep.restore` makes a database from one.
+        """
+        return back_up(self._reader, BackupFolder(folder), on_rows)
+
+    def export(
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        at: At | None = None,
+        on_rows: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Write the rows of a table or view to a Parquet, CSV, Arrow or SQL file; their number."""
+        return export(self._reader, name, path, format=format, at=at, on_rows=on_rows)
+
+    def _restore(self, folder: BackupFolder, backup: Backup, on_rows: OnRows) -> None:
+        restore_into(self._reader, self.sql, self._write, folder, backup, on_rows)
 
     # -- the rest ------------------------------------------------------------------------------
 

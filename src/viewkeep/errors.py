@@ -21,6 +21,7 @@ ViewkeepError
 ├── QueryCancelled         whoever asked for a query has gone, and it was ended
 ├── Overloaded             too much work waits, or runs; nothing was done
 ├── InvalidSetting         a server was given settings that are not safe or do not fit together
+├── BackupError            a backup is missing, damaged, or cannot be restored there
 ├── PipelineError          an epoch failed; the message names the cause
 │   ├── OperatorFailed         a part of the plan cannot process the rows of an epoch
 │   └── Fenced                 a newer driver has taken over; this one must stop
@@ -129,6 +130,10 @@ class Overloaded(ViewkeepError):
 
 class InvalidSetting(ViewkeepError):
     """Settings of a server that are not safe, or do not fit together."""
+
+
+class BackupError(ViewkeepError):
+    """A backup is missing or damaged, or cannot be restored where it was asked for."""
 
 
 class PipelineError(ViewkeepError):

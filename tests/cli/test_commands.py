@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 COMMANDS = (
-    *("init", "sql", "load", "run", "serve", "get", "scan"),
+    *("init", "sql", "load", "backup", "restore", "export", "run", "serve", "get", "scan"),
     *("explain", "status", "top", "verify", "repair", "demo"),
 )
 
@@ -204,3 +204,31 @@ def test_repair(site: str) -> None:
         catch_up(db.store)
         assert {view.state for view in db.status().views} == {"ready"}
     assert failed
+
+
+def test_backup_and_restore(site: str, tmp_path: Path) -> None:
+    backups, again = str(tmp_path / "backups"), str(tmp_path / "again.vk")
+    first = data("backup", site, backups)
+    assert first["rows"] == 3
+    assert "0 of 1 parts written" in call("backup", site, backups, "--keep", "1")
+    (listed,) = [
+        json.loads(line)
+        for line in call("restore", backups, "--list", "--json").split("\n")
+        if line
+    ]
+    assert listed["tables"] == {"votes": 3}
+    assert "votes (3)" in call("restore", backups, "--list")
+    assert "Restored" in call("restore", backups, again)
+    with viewkeep.open(again) as db:
+        catch_up(db.store)
+    assert data("get", again, "scores", "1") == data("get", site, "scores", "1")
+    assert "exists" in call("restore", backups, again, code=1)
+    assert "name the database" in call("restore", backups, code=2)
+
+
+def test_export(site: str, tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    assert data("export", site, "votes", str(path))["rows"] == 3
+    assert path.read_text().splitlines() == ["story,voter,stars", "1,a,5", "1,b,3", "2,a,4"]
+    assert "Exported 2 rows" in call("export", site, "scores", str(tmp_path / "scores.parquet"))
+    assert "csv, arrow, sql" in call("export", site, "scores", "scores.xlsx", code=1)

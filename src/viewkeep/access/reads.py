@@ -8,11 +8,14 @@ may be ahead of publication. Base tables are read as they are now unless a cut i
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -245,12 +248,13 @@ class Reader:
         """Run a read of base tables as they are now, all at one moment."""
         for _ in range(UNPINNED_TRIES):
             with suppress(EpochGone):  # the log after the moment was truncated meanwhile
-                return read(self._head())
+                return read(self.head())
         # An epoch that is kept keeps the log after its cut, and so all that comes after now.
         with self.snapshot():
-            return read(self._head())
+            return read(self.head())
 
-    def _head(self) -> ReadPoint:
+    def head(self) -> ReadPoint:
+        """Base tables as they are now, all at one moment; a snapshot keeps such a point."""
         point = self.newest()
         point.cut = self.store.head()
         return point
@@ -384,10 +388,22 @@ class Reader:
     def chunks_at(
         self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
     ) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Keys and row bytes of a range at a point, a chunk at a time."""
+        """Keys and row bytes of a range at a point, a chunk at a time, in no order."""
+        return chain.from_iterable(self._parts(reader, bounds, point))
+
+    def walk_at(
+        self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and row bytes of a range at a point, in the order of the keys as they are stored."""
+        parts = self._parts(reader, bounds, point)
+        return heapq.merge(*map(chain.from_iterable, parts), key=itemgetter(0))
+
+    def _parts(
+        self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
+    ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
         if isinstance(reader, ViewReader):
-            return reader.chunks(self.store, bounds, point.epoch)
-        return reader.chunks(self.store, bounds, point.cut)
+            return reader.parts(self.store, bounds, point.epoch)
+        return reader.parts(self.store, bounds, point.cut)
 
     def snapshot(self, seconds: float = PIN_SECONDS) -> Snapshot:
         """A pinned epoch: all reads through it see one cut until it is closed."""

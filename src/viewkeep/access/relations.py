@@ -107,13 +107,12 @@ class ViewReader:
         chunk = self._chunk(store, bounds, epoch)
         return merged(chunk, self.shards_of(bounds.prefix), bounds, self._fits(bounds))
 
-    def chunks(
+    def parts(
         self, store: Store, bounds: Bounds, epoch: int | None
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Keys and row bytes of a range a chunk at a time, shard after shard."""
+    ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
+        """For each shard, keys and row bytes of a range in key order, a chunk at a time."""
         chunk, fits = self._chunk(store, bounds, epoch), self._fits(bounds)
-        for shard in self.shards_of(bounds.prefix):
-            yield from chunks(chunk, shard, bounds, fits)
+        return [chunks(chunk, shard, bounds, fits) for shard in self.shards_of(bounds.prefix)]
 
     def _chunk(self, store: Store, bounds: Bounds, epoch: int | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
@@ -268,13 +267,12 @@ class TableReader:
         chunk = self._chunk(store, bounds, cut)
         return merged(chunk, range(self.nodes), bounds, self._fits(bounds))
 
-    def chunks(
+    def parts(
         self, store: Store, bounds: Bounds, cut: Cut | None
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Keys and row bytes of a range a chunk at a time, node after node."""
+    ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
+        """For each node, keys and row bytes of a range in key order, a chunk at a time."""
         chunk, fits = self._chunk(store, bounds, cut), self._fits(bounds)
-        for node in range(self.nodes):
-            yield from chunks(chunk, node, bounds, fits)
+        return [chunks(chunk, node, bounds, fits) for node in range(self.nodes)]
 
     def _chunk(self, store: Store, bounds: Bounds, cut: Cut | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from viewkeep.errors import ViewkeepError
+
+if TYPE_CHECKING:
+    import viewkeep
 
 URL_VARIABLE = "VIEWKEEP_URL"
 
@@ -72,6 +75,13 @@ At = Annotated[
         show_default=False,
     ),
 ]
+
+
+def point_of(at: str | None) -> viewkeep.At | None:
+    """What `--at` says."""
+    if at not in (None, "stable", "latest"):
+        raise typer.BadParameter(f"--at is stable or latest, not {at}")
+    return cast("viewkeep.At | None", at)
 
 
 def _version(asked: bool) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.live import Live
 
 import viewkeep
-from viewkeep.cli.app import At, Json, Url, UrlCommand, app
+from viewkeep.cli.app import At, Json, Url, UrlCommand, app, point_of
 from viewkeep.cli.output import console, print_json, print_result
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def get(
     Example: viewkeep get news.vk story_scores 42
     """
     with viewkeep.open(url, create=False) as db:
-        row = db.get(name, _key(db, name, key or []), at=_at(at))
+        row = db.get(name, _key(db, name, key or []), at=point_of(at))
     if row is None:
         if as_json:
             print_json(None)
@@ -90,7 +90,7 @@ def scan(
             range=bounds,
             limit=limit or None,
             reverse=reverse,
-            at=_at(at),
+            at=point_of(at),
         )
     print_result(result, as_json)
 
@@ -163,9 +163,3 @@ def _key(db: Database, name: str, texts: list[str], skip: int = 0) -> tuple[Any,
         raise typer.BadParameter(f"the key of {name} is ({', '.join(schema.key)})")
     pairs = zip(texts, names, strict=False)
     return tuple(parse_value(text, schema[c].type, f"key column {c}") for text, c in pairs)
-
-
-def _at(at: str | None) -> viewkeep.At | None:
-    if at not in (None, "stable", "latest"):
-        raise typer.BadParameter(f"--at is stable or latest, not {at}")
-    return cast("viewkeep.At | None", at)

@@ -7,6 +7,7 @@ that compute the same thing are the same node. Aliases live in `View` alone.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -511,7 +512,8 @@ class View:
 
     `columns` pairs each visible name with a column of `node`, in order; a node column that is only
     part of the key is hidden. `reads` names the tables and views that the SQL is written over; the
-    plan itself stands on base tables alone.
+    plan itself stands on base tables alone. `statement` is what creates the view, as its author
+    wrote it; `sql` is the query in a form that means the same to Spark.
     """
 
     name: str
@@ -519,6 +521,7 @@ class View:
     node: Arrange
     columns: tuple[tuple[str, str], ...]
     reads: tuple[str, ...] = ()
+    statement: str = dataclasses.field(default="", compare=False)
 
     @property
     def schema(self) -> Schema:

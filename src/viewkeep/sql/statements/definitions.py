@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 
 from sqlglot import exp
@@ -36,7 +37,8 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
     if kind == "INDEX":
         if replace:
             raise Unsupported("CREATE OR REPLACE INDEX is not taken", hint="DROP INDEX first")
-        return CreateView(_index(tree.this, resolve), exists)
+        index = _index(tree.this, resolve)
+        return CreateView(dataclasses.replace(index, statement=_statement(tree)), exists)
     for part in tree.args.get("properties") or ():
         if not isinstance(part, exp.MaterializedProperty):
             raise Unsupported("this property is not taken", fragment=text_of(part))
@@ -49,7 +51,9 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
             )
         return CreateTable(name_of(tree.this), schema_of(tree), exists)
     if kind == "VIEW" and tree.args.get("expression") is not None:
-        return CreateView(_view(tree, resolve, existing), exists, replace)
+        statement = _statement(tree)
+        view = dataclasses.replace(_view(tree, resolve, existing), statement=statement)
+        return CreateView(view, exists, replace)
     raise Unsupported(f"CREATE {kind} is not taken", fragment=text_of(tree))
 
 
@@ -108,6 +112,14 @@ def name_of(tree: exp.Expr) -> str:
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise Unsupported("the name of a table or view is needed here", fragment=text_of(tree))
     return table.name.lower()
+
+
+def _statement(tree: exp.Create) -> str:
+    """A CREATE statement without OR REPLACE and IF NOT EXISTS."""
+    bare = tree.copy()
+    bare.set("exists", False)
+    bare.set("replace", False)
+    return text_of(bare)
 
 
 def _view(tree: exp.Create, resolve: Resolve, existing: Collection[str]) -> View:
