@@ -21,6 +21,7 @@ from .disk import VARIABLE, Disk, build
 
 LONGEST = 60.0  # seconds of processor time of one round, which takes about 0.15
 PROCESSES_EVERY = 50  # seeds, one is of a round with real processes
+THREADS_AT = 25  # of those seeds, one is of a round with threads
 
 
 def main() -> int:
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=None, help="how long; default: 60")
     parser.add_argument("--keep-going", action="store_true", help="go on after a finding")
     parser.add_argument("--processes", action="store_true", help="rounds with processes only")
+    parser.add_argument("--threads", action="store_true", help="rounds with threads only")
     parser.add_argument("--history", action="store_true", help="print what each round does")
     options = parser.parse_args()
     if VARIABLE not in os.environ:
@@ -70,6 +72,7 @@ def play(options: argparse.Namespace, disk: Disk) -> int:
     """Rounds of rising seeds until the number or the time is reached."""
     from .processes import ProcessRound
     from .rounds import Round
+    from .threads import ThreadRound
 
     seconds = options.seconds
     if seconds is None and options.rounds is None:
@@ -87,9 +90,15 @@ def play(options: argparse.Namespace, disk: Disk) -> int:
                 told = spent
                 print(f"{rounds} rounds in {spent:.0f} s, {len(findings)} findings", flush=True)
             seed = options.seed + rounds
-            is_process_round = options.processes or seed % PROCESSES_EVERY == 0
-            played = (ProcessRound if is_process_round else Round)(seed, Path(folder), disk)
-            happened["round with processes"] += is_process_round
+            kind: type[Round | ProcessRound | ThreadRound] = Round
+            if options.processes or (seed % PROCESSES_EVERY == 0 and not options.threads):
+                kind, what = ProcessRound, "round with processes"
+            elif options.threads or seed % PROCESSES_EVERY == THREADS_AT:
+                kind, what = ThreadRound, "round with threads"
+            else:
+                kind, what = Round, "round"
+            played = kind(seed, Path(folder), disk)
+            happened[what] += 1
             rounds += 1
             try:
                 with patience(seed):
@@ -101,7 +110,7 @@ def play(options: argparse.Namespace, disk: Disk) -> int:
                 print(f"\nFINDING in the round of seed {seed}: {type(error).__name__}: {error}")
                 print(*played.history, sep="\n  ")
                 traceback.print_exc(limit=-6, file=sys.stdout)
-                flag = " PROCESSES=1" if options.processes else ""
+                flag = " PROCESSES=1" if options.processes else " THREADS=1" * options.threads
                 print(f"Replay: make test-campaign SEED={seed} ROUNDS=1{flag}", flush=True)
                 if not options.keep_going:
                     break

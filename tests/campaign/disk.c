@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,9 @@ static Entry *last;
 static int armed, countdown, failing, is_short, is_dead;
 static long writes, syncs, faults;
 
+/* Held by the thread whose call is looked at, from `enter` to `leave`. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
 static int file_of(int fd) {
     char link[64], path[4096];
     if (!root_length) return -1;
@@ -56,6 +60,22 @@ static int file_of(int fd) {
     strcpy(paths[files], path);
     sizes[files] = -1;
     return files++;
+}
+
+/* The number of a file that is watched, whose call has its turn then; -1: any other. */
+static int enter(int fd) {
+    if (!root_length) return -1;
+    pthread_mutex_lock(&turn);
+    int file = file_of(fd);
+    if (file < 0) pthread_mutex_unlock(&turn);
+    return file;
+}
+
+static ssize_t leave(ssize_t result) {
+    int error = errno;
+    pthread_mutex_unlock(&turn);
+    errno = error;
+    return result;
 }
 
 static void forget(int file) {
@@ -157,51 +177,51 @@ static ssize_t tracked(int file, int fd, const struct iovec *parts, int count, o
 }
 
 ssize_t pwrite64(int fd, const void *buffer, size_t length, off_t offset) {
-    int file = file_of(fd);
+    int file = enter(fd);
     if (file < 0) return real_pwrite(fd, buffer, length, offset);
     struct iovec part = {(void *)buffer, length};
-    return tracked(file, fd, &part, 1, offset);
+    return leave(tracked(file, fd, &part, 1, offset));
 }
 
 ssize_t pwritev64(int fd, const struct iovec *parts, int count, off_t offset) {
-    int file = file_of(fd);
+    int file = enter(fd);
     if (file < 0) return real_pwritev(fd, parts, count, offset);
-    return tracked(file, fd, parts, count, offset);
+    return leave(tracked(file, fd, parts, count, offset));
 }
 
 ssize_t pwrite(int fd, const void *b, size_t n, off_t o) { return pwrite64(fd, b, n, o); }
 ssize_t pwritev(int fd, const struct iovec *p, int n, off_t o) { return pwritev64(fd, p, n, o); }
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
-    int file = file_of(fd);
+    int file = enter(fd);
     if (file < 0) return real_writev(fd, parts, count);
     off_t at = lseek(fd, 0, SEEK_CUR);
     ssize_t done = tracked(file, fd, parts, count, at);
     if (done > 0) lseek(fd, at + done, SEEK_SET);
-    return done;
+    return leave(done);
 }
 
 ssize_t write(int fd, const void *buffer, size_t length) {
-    int file = file_of(fd);
+    int file = enter(fd);
     if (file < 0) return real_write(fd, buffer, length);
     struct iovec part = {(void *)buffer, length};
     off_t at = lseek(fd, 0, SEEK_CUR);
     ssize_t done = tracked(file, fd, &part, 1, at);
     if (done > 0) lseek(fd, at + done, SEEK_SET);
-    return done;
+    return leave(done);
 }
 
 static int synced(int fd, int (*real)(int)) {
-    int file = file_of(fd);
+    int file = enter(fd);
     if (file < 0) return real(fd);
     int error = fault(0);
     if (error) {
         errno = error;
-        return -1;
+        return (int)leave(-1);
     }
     syncs++;
     forget(file);
-    return 0; /* the folder is in memory: there is nothing to wait for */
+    return (int)leave(0); /* the folder is in memory: there is nothing to wait for */
 }
 
 int fsync(int fd) { return synced(fd, real_fsync); }

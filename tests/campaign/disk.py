@@ -25,7 +25,17 @@ def build() -> Path | None:
     if compiler is None:
         return None
     target = Path(tempfile.gettempdir()) / f"viewkeep-campaign-{os.getuid()}-{os.getpid()}.so"
-    command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(target), str(SOURCE), "-ldl"]
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O2",
+        "-o",
+        str(target),
+        str(SOURCE),
+        "-ldl",
+        "-lpthread",
+    ]
     subprocess.run(command, check=True)
     return target
 

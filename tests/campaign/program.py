@@ -139,6 +139,9 @@ class Program:
     def step(self) -> None:
         raise NotImplementedError
 
+    def called(self, method: str, args: tuple[Any, ...]) -> None:
+        """Nobody asks a real process what it has stored."""
+
     def write(self, store: CutStore, writes: Any) -> Any:
         # A statement with a condition writes the rows that it has read, if they are still so.
         self.say("writing", self.making, [key for write in writes for key in write.keys])

@@ -14,20 +14,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from viewkeep.access.writes import BaseTable
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.programs import load_plan
+from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.errors import OutcomeUnknown, StoreFull, ViewkeepError
 from viewkeep.plan.nodes import View
+from viewkeep.stores import open_store
 from viewkeep.stores.contract import Cut
 from viewkeep.types import BIGINT, INT
 
 from . import schema
 from .actor import Actor, tuples
+from .damage import damage
 from .defining import Definer, Names
 from .disk import Disk
-from .driving import Driver, Housekeeper, Zombie
+from .driving import Driver, Housekeeper, Resident, Zombie
 from .following import Follower
 from .model import Change, Finding, Model, Multiset, Rows, answers, multiset
 from .reading import Reader, Session, Snapshooter
@@ -37,7 +40,8 @@ from .writing import Clock, Writer
 STEPS = 30
 STEP_SECONDS = 0.4
 ACTORS = (
-    Writer, Driver, Zombie, Housekeeper, Reader, Snapshooter, Follower, Session, Definer, Clock
+    Writer, Driver, Resident, Zombie, Housekeeper, Reader, Snapshooter, Follower, Session,
+    Definer, Clock,
 )  # fmt: skip
 KEY_CODECS = {"id": KeyCodec((BIGINT,)), "a": KeyCodec((BIGINT, INT))}  # by the first column
 A = TypeVar("A", bound=Actor)
@@ -91,6 +95,8 @@ class Round:
             finally:
                 world.disk.end()
                 self.drop_processes()
+        if self.rng.random() < 0.1:
+            self.damage()
         return world.happened
 
     def process(self, name: str) -> Process:
@@ -111,6 +117,10 @@ class Round:
         definer.create_table(db, "items", schema.ITEMS)
         for name in self.rng.sample(sorted(schema.VIEWS), self.rng.randrange(1, 4)):
             definer.create_view(db, name)
+        if self.rng.random() < 0.25:
+            for name in self.rng.sample(sorted(schema.SHAPES), 4):
+                if name not in self.names.texts:
+                    definer.create_view(db, name)
 
     def step(self, busy: str = "") -> None:
         """One step of one actor, with at most one fault; the model is checked after it."""
@@ -352,6 +362,30 @@ class Round:
             rows = self.model.table(source.number).values()
             if found != multiset(tuples(rows)):
                 raise Finding(f"table {name} is {found}; the model has {list(rows)}")
+
+    def damage(self) -> None:
+        """Bytes of the files change: what is read then was once written, or is refused."""
+        store = open_store(self.world.url)
+        current = newest_plan(store)
+        store.close()
+        tables = {source.number: BaseTable(source) for source in current.tables.values()}
+        states = sorted(set(current.numbers.values()))
+
+        def decode(record: Any) -> Any:
+            (kind, table, *place), value = record
+            if kind not in ("base", "log") or table not in tables:
+                return record
+            base = tables[table]
+            key = base.key_codec.decode_one(place.pop())
+            return (kind, table, *place, key), value and base.row_codec.decode_one(value)
+
+        for write in self.model.writes:
+            for key, row in write.changes:
+                values = None if row is None else tuple(row.values())
+                self.world.ever.values["base", write.table, key].add(values)
+        self.world.happened += damage(
+            self.rng, Path(self.world.url), states, decode, self.world.ever
+        )
 
     def repair(self, watcher: Process) -> None:
         """The rows that views failed on are corrected: then no view is failed."""

@@ -35,6 +35,17 @@ VIEWS = {
     "hashed": "SELECT a, b, md5(s) AS h FROM items",
     "known": "SELECT a, b, v, s FROM items WHERE v IS NOT NULL",
 }
+# Views of one shape, which share a predicate index.
+SHAPES = {
+    **{f"of_{k}": f"SELECT id, amount FROM accounts WHERE owner = {k}" for k in range(3)},
+    **{f"above_{k}": f"SELECT id, amount FROM accounts WHERE amount > {k}" for k in (20, 50, 80)},
+    "middling": "SELECT id, owner FROM accounts WHERE amount BETWEEN 30 AND 60",
+    "two_owners": "SELECT id, COUNT(*) AS n FROM accounts WHERE owner IN (0, 2) GROUP BY id",
+    "letters_x": "SELECT a, b FROM items WHERE s = 'x'",
+    "sums_of_y": "SELECT s, SUM(v) AS v FROM items WHERE s = 'y' GROUP BY s",
+    "large_x": "SELECT a, b FROM items WHERE x >= 0.2",
+}
+VIEWS |= SHAPES
 # What CREATE OR REPLACE makes of a view: other columns, other rows, another key.
 REPLACEMENTS = {
     "total": "SELECT SUM(v) AS total, MAX(x) AS most FROM items",

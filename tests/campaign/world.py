@@ -22,13 +22,14 @@ import lmdb
 
 import viewkeep
 from viewkeep.access.feeds import turns
-from viewkeep.engine import lease, log_splits
+from viewkeep.engine import lease, log_splits, resident
 from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.faulty import FaultPlan, FaultyStore
 from viewkeep.stores.lmdb import environment
 from viewkeep.stores.lmdb.environment import Environment
 
+from .damage import Ever
 from .disk import Disk
 from .model import Effect
 from .schema import POISON
@@ -90,6 +91,7 @@ class CutStore(FaultyStore):
     def _call(self, method: str, *args: Any, **options: Any) -> Any:
         world = self.process.world
         world.at("before a call", self.process)
+        world.called(method, args)
         if method == "write":
             result = world.write(self, *args)
         else:
@@ -141,13 +143,15 @@ class World:
         self.url = str(folder / "db")
         self.nodes, self.shards = nodes, shards
         self.happened: Counter[str] = Counter()
+        self.ever = Ever()
         self.history: list[str] = []
         self.live: set[int] = set()
-        self.pids = 1000
+        self.pids, self.attempts = 1000, 0
         self.now = START
         self.monotonic = 0.0
         self.leaps = 0  # jumps of the clock that no pin outlasts
         self.current: Process | None = None
+        self.sleeper: Process | None = None  # others may run steps while it sleeps
         self.fault: tuple[str, str, int] | None = None  # what, where, after how many places
         self.interrupt: Callable[[Process | None], None] | None = None
         self.on_write: Any = None
@@ -158,10 +162,36 @@ class World:
         self.live.add(self.pids)
         return self.pids
 
+    def new_attempt(self) -> Any:
+        """An id that is the same in a replay."""
+        self.attempts += 1
+        return SimpleNamespace(hex=f"{self.attempts:032x}")
+
     def pass_time(self, seconds: float) -> None:
         """Time goes by between two steps."""
         self.now += seconds
         self.monotonic += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """A process waits: time goes by, and others may run whole steps."""
+        self.pass_time(seconds)
+        if self.sleeper is self.current is not None and self.interrupt is not None:
+            sleeper, self.sleeper = self.sleeper, None  # one of them at a time
+            try:
+                if self.rng.random() < 0.03:
+                    self.happened["another step during a sleep"] += 1
+                    self.interrupt(sleeper)
+            finally:
+                self.sleeper = sleeper
+
+    @contextmanager
+    def others_while_asleep(self, process: Process) -> Iterator[None]:
+        """Others run steps while this process sleeps."""
+        outer, self.sleeper = self.sleeper, process
+        try:
+            yield
+        finally:
+            self.sleeper = outer
 
     def note(self, text: str) -> None:
         self.history.append(text)
@@ -184,6 +214,9 @@ class World:
         elif what == "power loss":
             self.disk.freeze()
             raise PowerLoss
+
+    def called(self, method: str, args: tuple[Any, ...]) -> None:
+        self.ever.note(method, args)
 
     def write(self, store: CutStore, writes: Any) -> Any:
         return self.on_write(store, writes)
@@ -225,6 +258,8 @@ class World:
             (time, "time", clock),
             (time, "time_ns", lambda: int(clock() * 1e9)),
             (time, "monotonic", lambda: self.monotonic),
+            (time, "sleep", self.sleep),
+            (resident, "uuid", SimpleNamespace(uuid4=self.new_attempt)),
             (lease, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
             (lease, "_started", lambda pid: "alive" if pid in self.live else ""),
             (log_splits, "_LEAST", 2),

@@ -12,7 +12,7 @@ from viewkeep.access.damage import damaged_tables
 from viewkeep.errors import Corrupt
 from viewkeep.plan.nodes import Source
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import StateWrite
+from viewkeep.stores.contract import Cut, StateWrite
 from viewkeep.types import BIGINT, Column, Schema
 
 from .conformance import TABLE, key, log_entries, origin, put, row
@@ -142,6 +142,60 @@ def test_a_damaged_key_hides_no_state_row(path, other):
             lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
         ):
             with pytest.raises(Corrupt, match="shard-0"):
+                read()
+
+
+def zero_header(path, folder, key):
+    """LMDB then takes the record of this key for one without key and value, of no bytes at all."""
+    file = path / folder / "data.mdb"
+    content = file.read_bytes()
+    assert key in content
+    file.write_bytes(content.replace(content[(at := content.rindex(key)) - 8 : at], bytes(8)))
+
+
+@pytest.mark.parametrize("number", [500, 996])
+def test_a_record_of_no_bytes_is_damaged(path, number):
+    """The crc32 of nothing is that of a sound record."""
+    zero_header(path, "node-0", full(number))
+    zero_header(path, "shard-0", full(number))
+    with closing(open_store(str(path))) as store:
+        for read in (
+            lambda: store.get(TABLE, [key(number)]),
+            lambda: store.get(TABLE, [key(number) for number in range(1000)]),
+            lambda: store.scan(0, TABLE, limit=1000),
+            lambda: store.scan(0, TABLE, limit=1000, reverse=True),
+            lambda: store.scan(0, TABLE, start=key(number), limit=1),
+            lambda: store.scan(0, TABLE, start=key(number), stop=key(number + 1), limit=1),
+            lambda: store.scan(0, TABLE, stop=key(number + 1), limit=1, reverse=True),
+            lambda: store.write([put([number])]),
+            lambda: store.write([put([number, 2])]),
+            lambda: store.state_get(0, TABLE, [key(number)], 1),
+            lambda: store.state_get(0, TABLE, [key(number) for number in range(1000)], 1),
+            lambda: store.state_scan(0, TABLE, limit=1000, at=1),
+            lambda: store.state_scan(0, TABLE, limit=1000, at=1, reverse=True),
+            lambda: list(store.state_find(0, TABLE, [key(number)], 1)),
+            lambda: store.state_floor(0, TABLE, [key(number)], [(b"", 1)], 1),
+            lambda: store.state_changes(0, TABLE, 0, 1, limit=1000),
+            lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(number)], [b"new"])]),
+        ):
+            with pytest.raises(Corrupt):
+                read()
+
+
+def test_a_log_segment_of_no_bytes_is_damaged(path):
+    """The last segment: its key stands in the file after others of the same bytes."""
+    with closing(open_store(str(path))) as store:
+        end = store.head().offsets[0]
+        put_at = end.to_bytes(8, "big")
+        store.write([put([500])])
+    zero_header(path, "node-0", put_at)
+    with closing(open_store(str(path))) as store:
+        for read in (
+            lambda: store.head(),
+            lambda: log_entries(store, origin(store), Cut(0, (end + 1,))),
+            lambda: store.write([put([500])]),
+        ):
+            with pytest.raises(Corrupt):
                 read()
 
 

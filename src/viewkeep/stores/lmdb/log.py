@@ -178,8 +178,8 @@ def kept_operations(node: Environment) -> int:
 
 def _seek(node: Environment, cursor: Cursor, offset: int) -> bool:
     """Move to the segment that holds `offset`; False if the log ends before it."""
-    if cursor.set_range(_OFFSET.pack(offset)):
-        if _OFFSET.unpack(cursor.key())[0] == offset:
+    if cursor.set_range(sought := _OFFSET.pack(offset)):
+        if cursor.key() == sought:
             return True
         if not cursor.prev() or _after(node, cursor).offset <= offset:
             raise _missing(node, offset)
@@ -191,7 +191,7 @@ def _after(node: Environment, cursor: Cursor) -> Position:
     """The position after the segment under the cursor."""
     key, value = cursor.item()
     head = value[: segments.HEAD]
-    if crc32(head, crc32(key)):
+    if crc32(head, crc32(key)) or not head:
         raise sums.damaged(node, bytes(key), "log")
     _, _, count, moment, log_bytes = segments.HEADER.unpack_from(head)
     return Position(int(_OFFSET.unpack(key)[0]) + count, moment, log_bytes)

@@ -6,8 +6,10 @@ records, in order, lie on both sides of where it would be. All else raises Corru
     stored value = value · (crc32(key · value) ^ CLOSING) u32 little-endian
 
 so crc32(key · stored value) is 0, and so is the crc32 of any number of such records, one after the
-other: one pass checks them all, whatever their lengths. Records beside an absent key are checked
-because a damaged key hides its record: a search for the old key ends next to it.
+other: one pass checks them all, whatever their lengths. So is the crc32 of nothing: LMDB takes a
+record whose header was zeroed for one of no bytes, which no stored value is. Records beside an
+absent key are checked because a damaged key hides its record: a search for the old key ends next to
+it.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def _sealed_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
 
 def opened(environment: Environment, key: bytes, stored: bytes, db: str = "rows") -> bytes:
     """The value of what is stored under a key."""
-    if crc32(stored, crc32(key)):
+    if crc32(stored, crc32(key)) or not stored:
         raise damaged(environment, key, db)
     return stored[:-SIZE]
 
@@ -78,7 +80,7 @@ def check(
     environment: Environment, keys: Sequence[bytes], stored: Sequence[bytes], db: str = "rows"
 ) -> None:
     """Raise Corrupt unless all of these records are sound."""
-    if crc32(b"".join(chain.from_iterable(zip(keys, stored, strict=True)))):
+    if crc32(b"".join(chain.from_iterable(zip(keys, stored, strict=True)))) or not all(stored):
         for key, value in zip(keys, stored, strict=True):
             opened(environment, key, value, db)
 
@@ -114,7 +116,7 @@ def get(environment: Environment, txn: Transaction, db: str, key: bytes) -> byte
     if stored is None:
         gap(environment, txn.cursor(records), key, db)
         return None
-    if crc32(stored, crc32(key)):
+    if crc32(stored, crc32(key)) or not stored:
         raise damaged(environment, key, db)
     return stored[:-SIZE]
 
@@ -149,14 +151,14 @@ def gap(
     low, high = b"", LAST
     if cursor.set_range(key):
         high, stored = cursor.item()
-        if crc32(stored, crc32(high)):
+        if crc32(stored, crc32(high)) or not stored:
             raise damaged(environment, high, db)
         there = cursor.prev()
     else:
         there = cursor.last()
     if there:
         low, stored = cursor.item()
-        if crc32(stored, crc32(low)):
+        if crc32(stored, crc32(low)) or not stored:
             raise damaged(environment, low, db)
     low, high = bytes(low), bytes(high)  # they may be views of the map
     if not low < key < high:
@@ -179,7 +181,7 @@ def seek(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows")
     found = cursor.set_range(key)
     if cursor.prev() if found else cursor.last():
         before, stored = cursor.item()
-        if crc32(stored, crc32(before)):
+        if crc32(stored, crc32(before)) or not stored:
             raise damaged(environment, before, db)
         if before >= key:
             raise disordered(environment)
