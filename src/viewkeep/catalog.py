@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from viewkeep.engine.programs import PlanVersion, newest_plan, save_definitions
-from viewkeep.engine.revision import numbered, revise
+from viewkeep.engine.revision import extended, numbered, revise
 from viewkeep.errors import CatalogError
 from viewkeep.plan.nodes import Source, View, sources
 from viewkeep.plan.program import Program, producer_id
@@ -115,7 +115,7 @@ class Catalog:
                 generation_of[view.name] = generation
             if not added:
                 return None
-            return numbered(made) if replaced else numbered(made, added.values())
+            return numbered(made) if replaced else extended(made, plan, added.values())
 
         self._commit(change)
 

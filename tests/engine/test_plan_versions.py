@@ -62,3 +62,48 @@ def test_a_dropped_version_is_gone(db: viewkeep.Database) -> None:
     programs._cache.clear()
     with pytest.raises(EpochGone, match="plan version 1 is no longer kept"):
         programs.load_plan(db.store, 1)
+
+
+CHANGES = (
+    "CREATE TABLE a (id BIGINT PRIMARY KEY, g BIGINT, x DOUBLE)",
+    "CREATE VIEW sums AS SELECT g, SUM(x) AS s FROM a GROUP BY g",
+    "CREATE VIEW best AS SELECT * FROM a ORDER BY x DESC LIMIT 3",
+    "CREATE VIEW pairs AS SELECT a.id, s.s FROM a JOIN sums s ON a.g = s.g",
+    "CREATE OR REPLACE VIEW best AS SELECT * FROM a ORDER BY x LIMIT 2",
+    "CREATE VIEW low AS SELECT id FROM a WHERE x < (SELECT AVG(x) FROM a)",
+    "DROP VIEW pairs",
+    "CREATE VIEW pairs AS SELECT a.id, s.s FROM a JOIN sums s ON a.g = s.g",
+)
+
+
+def test_who_changed_the_plan_has_the_plan_that_others_read(db: viewkeep.Database) -> None:
+    """With the same physical plan, though it compiled the added views alone."""
+    from viewkeep.engine import programs
+
+    for change in CHANGES:
+        db.sql(change)
+        mine = newest_plan(db.store)
+        programs._cache.clear()
+        programs._definitions.clear()
+        others = newest_plan(db.store)
+        assert mine is not others
+        assert mine == others
+        assert list(mine.views) == list(others.views)
+        assert mine.program == others.program
+
+
+def test_a_view_that_was_just_created_is_not_read_back_again(
+    db: viewkeep.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from viewkeep.engine import programs
+
+    db.sql(CHANGES[0])
+    _ = newest_plan(db.store).program
+    read: list[bytes] = []
+    once = programs._read
+    monkeypatch.setattr(programs, "_read", lambda body: read.append(body) or once(body))
+    db.sql(CHANGES[1])
+    assert newest_plan(db.store).is_compiled
+    db.sql(CHANGES[2])
+    assert newest_plan(db.store).is_compiled
+    assert len(read) == 2

@@ -66,6 +66,16 @@ class PlanVersion:
         """The physical plan of all views that are kept."""
         return compile_program(self.kept_views, self.numbers.__getitem__)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether this process has the physical plan already."""
+        return "program" in vars(self)
+
+    def compiled(self, program: Program) -> PlanVersion:
+        """This plan, of whose kept views and numbers somebody made the physical plan already."""
+        vars(self)["program"] = program
+        return self
+
 
 EMPTY = PlanVersion(0)
 NUMBERS_KEPT = 256  # of dropped versions
@@ -95,11 +105,15 @@ def load_plan(store: Store, version: int) -> PlanVersion:
             raise EpochGone(f"plan version {version} is no longer kept: a later one is published")
         raise Corrupt(f"plan version {version} is missing from {store.url}")
     plan = _decode(store, version, record)
-    with _lock:
-        for old in [key for key in _cache if key[0] == store.url and key[1] < version - 8]:
-            del _cache[old]
-        _cache[store.url, version] = (record, plan)
+    _remember(store, plan, record)
     return plan
+
+
+def _remember(store: Store, plan: PlanVersion, record: bytes) -> None:
+    with _lock:
+        for old in [key for key in _cache if key[0] == store.url and key[1] < plan.version - 8]:
+            del _cache[old]
+        _cache[store.url, plan.version] = (record, plan)
 
 
 def newest_plan(store: Store) -> PlanVersion:
@@ -112,15 +126,22 @@ def newest_plan(store: Store) -> PlanVersion:
 
 def commit_plan(store: Store, plan: PlanVersion) -> bool:
     """Make this the newest plan; False if another writer took its version first."""
-    return store.meta_cas(plan_key(plan.version), None, _encode(plan))
+    record = _encode(plan)
+    if not store.meta_cas(plan_key(plan.version), None, record):
+        return False
+    if list(plan.views) == list(plan.generations):  # as all other processes will read it
+        _remember(store, plan, record)
+    return True
 
 
 def save_definitions(store: Store, views: Sequence[View]) -> list[int]:
     """Store the definitions of views under generations of their own, and return those.
 
-    What could not be read back is refused before anything is stored.
+    What could not be read back is refused before anything is stored; what was read back is known to
+    this process, which need not read it again.
     """
-    bodies = [_written(view) for view in views]
+    written = [_written(view) for view in views]
+    bodies = [body for body, _ in written]
     while True:
         counter = store.meta_get("generations")
         last = int(counter or 0)
@@ -129,11 +150,13 @@ def save_definitions(store: Store, views: Sequence[View]) -> list[int]:
     generations = list(range(last + 1, last + 1 + len(views)))
     for generation, body in zip(generations, bodies, strict=True):
         store.meta_cas(f"definition/{generation}", None, body)
+    with _lock:
+        _definitions.update(written)
     return generations
 
 
-def _written(view: View) -> bytes:
-    """The record of a view, which reads back as the same view and compiles."""
+def _written(view: View) -> tuple[bytes, View]:
+    """The record of a view, and what it reads back as: the same view, which compiles."""
     try:
         body = json.dumps(encode(view)).encode()
         back = _read(body)
@@ -144,7 +167,7 @@ def _written(view: View) -> bytes:
             f"view {view.name} cannot be stored: {_reason(error)}",
             hint="This is an error of viewkeep; write the query in another way",
         ) from error
-    return body
+    return body, back
 
 
 def drop_plans_before(store: Store, version: int) -> None:

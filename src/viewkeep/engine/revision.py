@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from viewkeep.engine.programs import PlanVersion, commit_plan, newest_plan
 from viewkeep.plan.nodes import View
-from viewkeep.plan.program import state_keys
+from viewkeep.plan.program import Program, compile_program, extend_program, state_keys
 from viewkeep.stores.contract import Cut, Store
 
 DROPPED = "dropped"  # the record of tables that are to be removed
@@ -28,6 +28,8 @@ def revise(store: Store, change: Change) -> None:
         if changed is None:
             return
         new = replace(changed, version=old.version + 1)
+        if changed.is_compiled:
+            new.compiled(changed.program)
         if commit_plan(store, new):
             break
     states = sorted(set(old.numbers.values()) - set(new.numbers.values()))
@@ -63,19 +65,44 @@ def _note_dropped(store: Store, version: int, states: list[int], tables: list[in
             return
 
 
-def numbered(plan: PlanVersion, added: Iterable[View] | None = None) -> PlanVersion:
-    """The plan with a number for each state table it needs, and none for others.
-
-    If views were only `added`, the tables of all others have theirs.
-    """
+def numbered(plan: PlanVersion) -> PlanVersion:
+    """The plan with a number for each state table it needs, and none for others."""
     # Nobody knows which tables are those of an unreadable view.
-    kept = added is not None or plan.unreadable
-    numbers: dict[str, int] = dict(plan.numbers) if kept else {}
+    numbers: dict[str, int] = dict(plan.numbers) if plan.unreadable else {}
+    return _with_numbers(plan, numbers, lambda number: compile_program(plan.kept_views, number))
+
+
+def extended(plan: PlanVersion, before: PlanVersion, added: Iterable[View]) -> PlanVersion:
+    """The plan, which only has more views than the one before, with numbers for their tables."""
+    program = before.program if before.is_compiled else None
+
+    def compile_added(number: Callable[[str], int]) -> Program | None:
+        if program is not None:
+            return extend_program(program, added, number)
+        for key in state_keys(added):
+            number(key)
+        return None
+
+    return _with_numbers(plan, dict(plan.numbers), compile_added)
+
+
+def _with_numbers(
+    plan: PlanVersion,
+    numbers: dict[str, int],
+    compiled: Callable[[Callable[[str], int]], Program | None],
+) -> PlanVersion:
     following = plan.next_number
-    for key in state_keys(plan.kept_views if added is None else added):
-        if key in plan.numbers:
-            numbers[key] = plan.numbers[key]
-        else:
-            numbers[key] = following
-            following += 1
-    return replace(plan, numbers=numbers, next_number=following)
+
+    def number(key: str) -> int:
+        nonlocal following
+        if key not in numbers:
+            if key in plan.numbers:
+                numbers[key] = plan.numbers[key]
+            else:
+                numbers[key] = following
+                following += 1
+        return numbers[key]
+
+    program = compiled(number)
+    made = replace(plan, numbers=numbers, next_number=following)
+    return made if program is None else made.compiled(program)
