@@ -253,3 +253,24 @@ def test_refusals(shop: Database) -> None:
         shop.sql("INSERT INTO v VALUES (1)")
     shop.sql("DROP VIEW v; DROP TABLE items; DROP TABLE IF EXISTS items")
     assert shop.tables() == []
+
+
+def test_show_create(db: Database) -> None:
+    db.sql("CREATE TABLE t (id BIGINT, day DATE, d DECIMAL(10,2), PRIMARY KEY (day, id))")
+    db.sql("CREATE OR REPLACE VIEW V (a, b) AS SELECT day, COUNT(*) FROM t GROUP BY day ORDER BY 2")
+    db.sql("CREATE INDEX i ON t (d DESC)")
+
+    def shown(kind: str, name: str) -> str:
+        return str(db.sql(f"SHOW CREATE {kind} {name}").one()["createtab_stmt"])
+
+    columns = "`id` BIGINT, `day` DATE, `d` DECIMAL(10,2)"
+    assert shown("TABLE", "T") == f"CREATE TABLE `t` ({columns}, PRIMARY KEY (`day`, `id`))"
+    assert shown("VIEW", "`v`") == (
+        "CREATE VIEW V (a, b) AS SELECT day, COUNT(*) FROM t GROUP BY day ORDER BY 2"
+    )
+    assert shown("INDEX", "i") == "CREATE INDEX i ON TABLE t(d DESC)"
+    with pytest.raises(UnknownName, match="There are: i, t, v"):
+        shown("TABLE", "nope")
+    for wrong in ("SHOW CREATE", "SHOW CREATE t", "SHOW CREATE VIEW (SELECT 1)"):
+        with pytest.raises(SqlSyntaxError, match="SHOW CREATE"):
+            db.sql(wrong)

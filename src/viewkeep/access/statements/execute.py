@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
+from viewkeep.access.definitions import create_statement
 from viewkeep.access.duckdb.query import DuckQuery
 from viewkeep.access.reads import At, Reader
 from viewkeep.access.relations import TableReader
@@ -405,6 +406,10 @@ class Executor:
                 return Result(pl.DataFrame({"plan": lines}))
             case st.ShowTables(views):
                 return Result(_listed(self._reader.current(), views))
+            case st.ShowCreate(name):
+                self._resolve(name)  # or UnknownName, with what it may have meant
+                text = create_statement(self._reader.current(), name)
+                return Result(pl.DataFrame({"createtab_stmt": [text]}))
             case st.Describe(name):
                 return Result(self._described(name))
 

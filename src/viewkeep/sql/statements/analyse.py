@@ -23,6 +23,7 @@ from viewkeep.sql.statements.nodes import (
     Describe,
     Explain,
     Select,
+    ShowCreate,
     ShowTables,
     Statement,
 )
@@ -90,7 +91,24 @@ def _command(tree: exp.Command, resolve: Resolve, existing: Collection[str]) -> 
         return Explain(analyse(inner[0], resolve, existing))
     if word == "SHOW" and rest.strip().upper() in ("TABLES", "VIEWS"):
         return ShowTables(views=rest.strip().upper() == "VIEWS")
+    if word == "SHOW" and first == "CREATE":
+        return _show_create(rest)
     raise _not_taken(word, f"{word} {rest}".strip())
+
+
+def _show_create(rest: str) -> ShowCreate:
+    words = rest.split(None, 2)
+    if len(words) < 3 or words[1].upper() not in ("TABLE", "VIEW", "INDEX"):
+        raise SqlSyntaxError(
+            "SHOW CREATE needs a kind and a name",
+            fragment=f"SHOW {rest}",
+            hint="Write SHOW CREATE TABLE name or SHOW CREATE VIEW name",
+        )
+    (selected,) = parse(f"SELECT * FROM {words[2]}")
+    tables = list(selected.find_all(exp.Table))
+    if len(tables) != 1 or tables[0].alias or len(selected.args["from_"].this.args) == 0:
+        raise SqlSyntaxError("SHOW CREATE takes one name", fragment=words[2])
+    return ShowCreate(name_of(tables[0]))
 
 
 def _not_taken(word: str, text: str) -> Unsupported:

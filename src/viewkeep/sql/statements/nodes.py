@@ -101,6 +101,13 @@ class ShowTables:
 
 
 @dataclass(frozen=True)
+class ShowCreate:
+    """SHOW CREATE TABLE or SHOW CREATE VIEW."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Describe:
     name: str
 
@@ -116,5 +123,6 @@ Statement: TypeAlias = (
     | Select
     | Explain
     | ShowTables
+    | ShowCreate
     | Describe
 )
