@@ -19,12 +19,12 @@ from viewkeep.access.backup import BackedUp, Backup, BackupFolder, OnRows, back_
 from viewkeep.access.export import export
 from viewkeep.access.feeds.feed import Feed, Feeds
 from viewkeep.access.load import BATCH_ROWS, Loaded, load
-from viewkeep.access.reads import At, Reader, Snapshot
+from viewkeep.access.reads import At, DatabaseReader, Snapshot
 from viewkeep.access.restore import restore_into
 from viewkeep.access.results import Result
 from viewkeep.access.sessions import WAIT_SECONDS, Session
-from viewkeep.access.statements.cache import Statements
-from viewkeep.access.statements.execute import Executor
+from viewkeep.access.statements.cache import StatementCache
+from viewkeep.access.statements.execute import StatementRunner
 from viewkeep.access.statements.prepared import Prepared
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.catalog import Catalog
@@ -169,10 +169,10 @@ class Database:
         self._given, self._driver, self._on_close = url, driver, on_close
         self._changed = driver.after_change if driver else lambda: None
         self.catalog, self.epochs = Catalog(store, self._changed), Epochs(store)
-        self._reader = Reader(store, self.epochs, url)
+        self._reader = DatabaseReader(store, self.epochs, url)
         self._feeds = Feeds(self._reader)
-        self._statements = Statements()
-        self._executor = Executor(self.catalog, self._reader, self._write, self._statements)
+        self._statements = StatementCache()
+        self._executor = StatementRunner(self.catalog, self._reader, self._write, self._statements)
         self._written: dict[int, int] = {}  # node -> log end after this object's last write
         self._lock = threading.Lock()
 

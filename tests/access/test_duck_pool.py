@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from viewkeep.access.duckdb.pool import DuckError, DuckPool, Relations
+from viewkeep.access.duckdb.pool import DuckError, DuckPool, DuckRelations
 from viewkeep.engine.budget import Budget, Turns
 from viewkeep.errors import Overloaded, QueryTimeout, QueryTooLarge
 
@@ -51,7 +51,7 @@ def pool() -> Iterator[DuckPool]:
 
 
 def ask(pool: DuckPool, text: str, budget: Budget) -> list[tuple[object, ...]]:
-    with Relations(budget) as relations:
+    with DuckRelations(budget) as relations:
         relations.add("t", pl.DataFrame({"x": [1]}).to_arrow(), [pl.DataFrame({"x": [1, 2]})])
         table = pool.run(text, relations, budget).table
     return [tuple(row.values()) for row in table.to_pylist()]
@@ -130,10 +130,10 @@ def test_it_ends_with_its_parent() -> None:
     """Also while DuckDB works, and also if the parent is killed."""
     code = (
         "import threading, os, sys, time\n"
-        "from viewkeep.access.duckdb.pool import POOL, Relations\n"
+        "from viewkeep.access.duckdb.pool import POOL, DuckRelations\n"
         "from viewkeep.engine.budget import Budget\n"
         "budget = Budget(60)\n"
-        "relations = Relations(budget)\n"
+        "relations = DuckRelations(budget)\n"
         "POOL.run('SELECT 1', relations, budget)\n"
         "print(POOL._idle[0]._process.pid, flush=True)\n"
         "POOL.run('SELECT count(*) FROM range(1000000000000)', relations, budget)\n"
@@ -202,7 +202,7 @@ def test_what_is_read_counts(pool: DuckPool) -> None:
     wide = pl.DataFrame({"x": ["x" * 1_000] * 50_000})
     frames = [wide] * 3
     with (
-        Relations(budget) as relations,
+        DuckRelations(budget) as relations,
         pytest.raises(QueryTooLarge, match="reading wide for DuckDB"),
     ):
         relations.add("wide", wide.clear().to_arrow(), frames)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from viewkeep.access.relations import TableReader
+from viewkeep.access.relations import TableRelation
 from viewkeep.errors import EpochGone
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def two(db: Database) -> Database:
 def test_writes_between_the_reads_are_not_seen(
     two: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scan, reads = TableReader.scan, []
+    scan, reads = TableRelation.scan, []
 
-    def scanned(self: TableReader, *args: Any) -> Any:
+    def scanned(self: TableRelation, *args: Any) -> Any:
         found = scan(self, *args)
         reads.append(self.name)
         if len(reads) == 1:
@@ -41,7 +41,7 @@ def test_writes_between_the_reads_are_not_seen(
             catch_up()  # the log may be truncated now
         return found
 
-    monkeypatch.setattr(TableReader, "scan", scanned)
+    monkeypatch.setattr(TableRelation, "scan", scanned)
     rows = two.sql(BOTH).tuples()
     # Either the moment before all that, or, if its log is gone, one after it; never between.
     assert rows in ([(1, 0, 0), (2, 0, 0)], [(1, 5, 0), (3, 3, 3)])
@@ -49,9 +49,9 @@ def test_writes_between_the_reads_are_not_seen(
 
 
 def test_by_key_too(two: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    find, reads = TableReader.find, []
+    find, reads = TableRelation.find, []
 
-    def found(self: TableReader, *args: Any) -> Any:
+    def found(self: TableRelation, *args: Any) -> Any:
         rows = find(self, *args)
         reads.append(self.name)
         if len(reads) == 1:
@@ -59,7 +59,7 @@ def test_by_key_too(two: Database, monkeypatch: pytest.MonkeyPatch) -> None:
             two.put("b", {"id": 1, "n": 9})
         return rows
 
-    monkeypatch.setattr(TableReader, "find", found)
+    monkeypatch.setattr(TableRelation, "find", found)
     text = "SELECT a.n AS x, b.n AS y FROM a JOIN b ON a.id = b.id WHERE a.id = 1 AND b.id = 1"
     assert two.sql(text).tuples() == [(0, 0)]
     assert two.sql(text).tuples() == [(9, 9)]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from viewkeep.access.statements.cache import Recent, Statements
-from viewkeep.access.statements.execute import Executor
+from viewkeep.access.statements.cache import Recent, StatementCache
+from viewkeep.access.statements.execute import StatementRunner
 from viewkeep.access.statements.lookups import PointRead
 from viewkeep.errors import DuplicateKey, SqlError, SqlSyntaxError, TypeMismatch, ViewkeepError
 from viewkeep.sql.parse.templates import split
@@ -46,9 +46,9 @@ def site(db: Database, catch_up: CatchUp) -> Database:
     return db
 
 
-def fresh(db: Database) -> Executor:
+def fresh(db: Database) -> StatementRunner:
     """The same, with nothing known: every statement is parsed and analysed."""
-    executor = Executor(db.catalog, db._reader, db._write, Statements())
+    executor = StatementRunner(db.catalog, db._reader, db._write, StatementCache())
     executor.known = lambda *_: None  # type: ignore[method-assign,assignment]
     return executor
 
@@ -192,7 +192,7 @@ def test_one_template_for_all_constants(site: Database, monkeypatch: pytest.Monk
     def parsed(*_: object) -> None:
         raise AssertionError("parsed again")
 
-    monkeypatch.setattr(Executor, "parsed", parsed)
+    monkeypatch.setattr(StatementRunner, "parsed", parsed)
     assert first.one() == {"votes": 2}
     assert site.sql("SELECT votes FROM scores WHERE story = 2").one() == {"votes": 1}
     assert site.sql("SELECT votes FROM scores WHERE story = -8").tuples() == []

@@ -19,7 +19,7 @@ from viewkeep.access.feeds import feed_pins as pins_module
 from viewkeep.access.feeds import turns as turns_module
 from viewkeep.access.feeds.feed import Event, Feed, Feeds
 from viewkeep.access.feeds.turns import PART_ROWS
-from viewkeep.access.relations import ViewReader
+from viewkeep.access.relations import ViewRelation
 from viewkeep.access.tokens import read_token, write_token
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, Limits, Published
@@ -437,13 +437,13 @@ def test_feeds_of_the_same_rows_read_once(
     site: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    changes = ViewReader.changes
+    changes = ViewRelation.changes
 
-    def counted(self: ViewReader, *args: Any) -> Any:
+    def counted(self: ViewRelation, *args: Any) -> Any:
         reads.append(1)
         return changes(self, *args)
 
-    monkeypatch.setattr(ViewReader, "changes", counted)
+    monkeypatch.setattr(ViewRelation, "changes", counted)
     feeds = [site.subscribe("scores") for _ in range(5)] + [site.subscribe("scores", prefix=1)]
     for feed in feeds:
         feed.poll()
@@ -539,7 +539,7 @@ def test_a_part_keeps_its_epoch_for_another_process(
     (event,) = feed.poll()
     assert event.more
     again = Feeds(db._reader, seconds=600.0).open("v", token=event.token)
-    for pin in first.keeper._pins:
+    for pin in first.pins._pins:
         db.epochs.unpin(pin)  # as if its process had ended, and its time were over
     keys = [change.key[0] for change in event.changes]
     for number in range(2, 12):
@@ -687,12 +687,12 @@ def test_the_pin_follows_the_slowest_feed(site: Database, catch_up: CatchUp) -> 
         return sorted(pin.epoch for pin in site.epochs.pins())
 
     (first,) = pinned()
-    feeds.keeper._step = 600.0  # the pin stays where it is
+    feeds.pins._step = 600.0  # the pin stays where it is
     for _ in range(4):
         epoch(fast, slow)
     assert pinned() == [first]
     place = slow.epoch
-    feeds.keeper._step = 0.0
+    feeds.pins._step = 0.0
     for _ in range(6):
         epoch(fast)
     low, high = pinned()

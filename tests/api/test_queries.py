@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 
-from viewkeep.access.relations import TableReader, ViewReader
+from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.engine import adhoc
 from viewkeep.errors import QueryTooLarge
 
@@ -84,8 +84,8 @@ def test_keys_are_looked_up(shop: Database, monkeypatch: pytest.MonkeyPatch) -> 
     def scan(*args: object) -> None:
         raise AssertionError("all rows are read")
 
-    monkeypatch.setattr(TableReader, "scan", scan)
-    monkeypatch.setattr(ViewReader, "scan", scan)
+    monkeypatch.setattr(TableRelation, "scan", scan)
+    monkeypatch.setattr(ViewRelation, "scan", scan)
     text = "SELECT i.kind, s.n FROM items i JOIN sales s ON s.item = i.id"
     assert rows(shop, f"{text} WHERE i.id = 1 AND s.id IN (1, 2) ORDER BY n") == [
         ("pen", 10),

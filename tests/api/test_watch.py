@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from viewkeep.access.watch import Watch
+from viewkeep.access.watch import PublicationWatch
 from viewkeep.engine.epochs import Epochs
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_all_waiters_are_woken(db: Database, catch_up: CatchUp) -> None:
     db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE VIEW v AS SELECT k FROM t")
     first = catch_up().epoch
-    watch = Watch(Epochs(db.store))
+    watch = PublicationWatch(Epochs(db.store))
     ready = threading.Barrier(31)
     woken: list[int] = []
 
@@ -45,19 +45,19 @@ def test_all_waiters_are_woken(db: Database, catch_up: CatchUp) -> None:
 def test_what_is_there_is_not_waited_for(db: Database, catch_up: CatchUp) -> None:
     db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE VIEW v AS SELECT k FROM t")
     epoch = catch_up().epoch
-    watch = Watch(Epochs(db.store))
+    watch = PublicationWatch(Epochs(db.store))
     watch.wait(epoch - 1, 30.0)
     watch.wait(epoch, 0.0)
     watch.wait(epoch, 0.001)
 
 
 def test_one_looks_for_all(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(Epochs(db.store))
+    watch = PublicationWatch(Epochs(db.store))
     looks: list[int] = []
     held = threading.Event()
     ended = threading.Semaphore(0)
 
-    def look(self: Watch, after: int, deadline: float) -> None:
+    def look(self: PublicationWatch, after: int, deadline: float) -> None:
         looks.append(after)
         held.wait(20)
 
@@ -65,7 +65,7 @@ def test_one_looks_for_all(db: Database, monkeypatch: pytest.MonkeyPatch) -> Non
         watch.wait(0, 0.15)
         ended.release()
 
-    monkeypatch.setattr(Watch, "_look", look)
+    monkeypatch.setattr(PublicationWatch, "_look", look)
     threads = [threading.Thread(target=wait) for _ in range(20)]
     for thread in threads:
         thread.start()

@@ -171,14 +171,14 @@ def test_verify_finds_a_damaged_row(site: str, spark: SparkSession) -> None:
 
 def damage(url: str) -> None:
     """Overwrite one row of the view behind the pipeline's back."""
-    from viewkeep.access.relations import ViewReader
+    from viewkeep.access.relations import ViewRelation
     from viewkeep.engine.programs import load_plan
     from viewkeep.stores.contract import StateWrite
 
     with viewkeep.open(url) as db:
         published = db.epochs.read().published
         placement = load_plan(db.store, published.plan).program.placements["scores"]
-        reader = ViewReader(placement, db.store.shards)
+        reader = ViewRelation(placement, db.store.shards)
         key = placement.table.key_codec.encode_one((1,))
         shard = reader.shard_of((1,), key)
         row = db.store.state_get(shard, placement.table.number, [key], published.epoch)[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import viewkeep
-from viewkeep.access.reads import Reader
+from viewkeep.access.reads import DatabaseReader
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
@@ -43,7 +43,7 @@ def test_a_change_that_comes_late_does_not_take_a_version_that_was_dropped(
 
 def test_a_reader_does_not_take_an_old_plan_for_the_newest(db: viewkeep.Database) -> None:
     """It has read the published epoch, then others published and dropped what it looks for."""
-    reader = Reader(db.store, Epochs(db.store), db.url)
+    reader = DatabaseReader(db.store, Epochs(db.store), db.url)
     before = reader.published().plan
     make_tables(db, "a", "b", "c")
     assert sorted(reader.current(before).tables) == ["a", "b", "c"]

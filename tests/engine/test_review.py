@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import viewkeep
-from viewkeep.access.reads import Reader
+from viewkeep.access.reads import DatabaseReader
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
@@ -180,7 +180,7 @@ def test_sums_of_bigint_wrap_and_return(history: History) -> None:
     history.create_view("CREATE VIEW v AS SELECT h, AVG(x) AS a, SUM(x) AS s FROM items GROUP BY h")
     put(history, x=[2**62, 2**62, -1])
     catch_up(history.store)
-    reader = Reader(history.store, Epochs(history.store), "")
+    reader = DatabaseReader(history.store, Epochs(history.store), "")
     assert reader.get("v", 1)["s"] == 2**63 - 1  # type: ignore[index]
     put(history, x=[2**62, 5, -1])
     settle(history)
@@ -257,7 +257,7 @@ def test_groups_with_keys_of_every_length(history: History) -> None:
         ]
     )
     settle(history)
-    reader = Reader(history.store, Epochs(history.store), "")
+    reader = DatabaseReader(history.store, Epochs(history.store), "")
     for text in texts:
         row = reader.get("a", text)
         assert row is not None
@@ -276,7 +276,7 @@ def test_prefixes_and_ranges_of_descending_keys(history: History) -> None:
     pairs = list(itertools.product(numbers, texts))
     put(history, d=[d for d, _ in pairs], g=[g for _, g in pairs])
     settle(history)
-    reader = Reader(history.store, Epochs(history.store), "")
+    reader = DatabaseReader(history.store, Epochs(history.store), "")
     whole = list(reader.scan("v"))
     for d, g in pairs:
         of_d = [row for row in whole if repr(row["d"]) == repr(d if d is None else d + 0.0)]
@@ -314,7 +314,7 @@ def test_a_read_is_not_torn_by_a_rebuild(history: History, monkeypatch: Any) -> 
     put(history, x=list(range(40)))
     settle(history)
     store = history.store
-    reader = Reader(store, Epochs(store), "")
+    reader = DatabaseReader(store, Epochs(store), "")
     scan, pending = store.state_scan, [1]
 
     def rebuilt_meanwhile(*args: Any, **kwargs: Any) -> Chunk:
@@ -335,7 +335,7 @@ def test_a_get_is_not_torn_by_a_rebuild(history: History, monkeypatch: Any) -> N
     put(history, x=[1])
     settle(history)
     store, epochs = history.store, Epochs(history.store)
-    reader = Reader(store, epochs, "")
+    reader = DatabaseReader(store, epochs, "")
     stale = [epochs.read()]
     assert reader.get("v", 1) == {"x": 1, "n": 1}
     history.catalog.rebuild_view("v")
@@ -362,7 +362,7 @@ def test_a_plan_gone_since_the_epoch_was_looked_up_is_no_damage(
         load_plan(store, stale.published.plan)
     records, read = [stale], epochs.read
     monkeypatch.setattr(epochs, "read", lambda: records.pop() if records else read())
-    assert Reader(store, epochs, "").get("v", 1) == {"x": 1, "n": 1}
+    assert DatabaseReader(store, epochs, "").get("v", 1) == {"x": 1, "n": 1}
 
 
 def test_a_database_made_anew_at_the_same_place_has_its_own_plans() -> None:
@@ -387,7 +387,7 @@ def test_ranges_of_a_snapshot_do_not_move(history: History) -> None:
         {"prefix": 4},
         {"range": (None, (5,)), "reverse": True, "limit": 3},
     ]
-    with Reader(history.store, Epochs(history.store), "").snapshot() as snapshot:
+    with DatabaseReader(history.store, Epochs(history.store), "").snapshot() as snapshot:
         before = [list(snapshot.scan("items", **chosen)) for chosen in selections]
         history.delete([(i, 0) for i in range(20)])
         history.put([{"id": 4, "part": 7, "x": 1}, {"id": 5, "part": 1, "x": 99}])
@@ -402,7 +402,7 @@ def test_a_snapshot_reads_the_table_that_was(history: History) -> None:
     """A table dropped and created anew does not take the place of the old one in a snapshot."""
     put(history, x=[1, 2, 3])
     settle(history)
-    reader = Reader(history.store, Epochs(history.store), "")
+    reader = DatabaseReader(history.store, Epochs(history.store), "")
     with reader.snapshot() as snapshot:
         history.catalog.drop_table("items")
         history.catalog.create_table("items", history.tables["items"].schema)

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import viewkeep
-from viewkeep.access.relations import ViewReader
+from viewkeep.access.relations import ViewRelation
 from viewkeep.codec.key_order import hash_keys
 from viewkeep.engine import amounts, changes, exchange, frames, join, state
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
@@ -275,7 +275,7 @@ def check_places(store: Store, program: Program, epoch: int) -> None:
             homes = hash_keys(encode_keys(table.shard_codec, rows, table.shard_by))
             assert set((homes % store.shards).tolist()) <= {shard}
     for placement in program.placements.values():
-        reader, table = ViewReader(placement, store.shards), placement.table
+        reader, table = ViewRelation(placement, store.shards), placement.table
         places = [[c.name for c in table.columns].index(name) for name in table.key_names]
         for shard in range(store.shards):
             rows_ = found[shard, table.number].rows

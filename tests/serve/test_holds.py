@@ -24,7 +24,7 @@ from viewkeep.serve.http.values import dumps
 from viewkeep.serve.limits import TooLarge
 from viewkeep.serve.mysql import literals
 from viewkeep.serve.mysql.faults import Fault
-from viewkeep.serve.mysql.literals import Statement, split
+from viewkeep.serve.mysql.literals import SplitStatement, split
 from viewkeep.sql.statements.bulk_insert import split_rows
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ BODIES = {
 def test_a_body_is_read_in_pieces(name: str) -> None:
     text, decoder = BODIES[name], Counted()
     try:
-        read = pieces.Reader(decoder, MOST).read(text)
+        read = pieces.JsonReader(decoder, MOST).read(text)
     except (ValueError, TooLarge, RecursionError):
         read = None
     if read is not None:
@@ -100,7 +100,7 @@ def test_pieces_are_the_whole(value: Any, size: int, indent: int | None) -> None
         patch.setattr(pieces, "_WINDOWS", (1, size // 2, size))
         patch.setattr(pieces, "DEEPEST", 1_000)
         patch.setattr(pieces, "_WRITTEN", size)
-        read = pieces.Reader(values._Decoder(), 1_000_000).read(text)
+        read = pieces.JsonReader(values._Decoder(), 1_000_000).read(text)
         assert read == json.loads(text)
         assert json.loads(dumps(value)) == read
 
@@ -116,7 +116,7 @@ def test_what_is_no_json_is_none_in_pieces(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "WHOLE", size)
         patch.setattr(pieces, "_WINDOWS", (1, size // 2, size))
-        reader = pieces.Reader(values._Decoder(), 1_000_000)
+        reader = pieces.JsonReader(values._Decoder(), 1_000_000)
         assert outcome(lambda: reader.read(text)) == outcome(
             lambda: json.loads(text, cls=values._Decoder)
         )
@@ -365,5 +365,5 @@ def test_a_server_lives_while_large_bodies_come(
 def test_statements_keep_their_meaning() -> None:
     text = "SELECT '" + "a''\\n" * 40_000 + "', x'41', `b``c` /* ; */ -- ;\n; SELECT 2"
     first, second = split(text)
-    assert first == Statement("SELECT \0s, \0b, `b``c`", ("a'\n" * 40_000, b"A"))
+    assert first == SplitStatement("SELECT \0s, \0b, `b``c`", ("a'\n" * 40_000, b"A"))
     assert second.values == (2,)

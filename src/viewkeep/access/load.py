@@ -40,7 +40,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Batches:
+class LoadBatches:
     """Record batches to load. `text`: values are strings to be parsed, as in a CSV file."""
 
     batches: Iterator[pa.RecordBatch]
@@ -87,7 +87,7 @@ def _so_far(rows: int) -> str:
 
 
 @contextmanager
-def _batches(source: Any, format: str | None, size: int) -> Iterator[Batches]:
+def _batches(source: Any, format: str | None, size: int) -> Iterator[LoadBatches]:
     """The record batches of a source; its file is closed at the end."""
     if isinstance(source, (str, Path)):
         path = Path(source)
@@ -105,24 +105,24 @@ def _batches(source: Any, format: str | None, size: int) -> Iterator[Batches]:
         except pa.ArrowInvalid as error:
             raise InvalidRow(f"{path.name} is not a readable {kind} file: {error}") from error
     elif isinstance(source, pa.RecordBatchReader):
-        yield Batches(_sliced(iter(source), size))
+        yield LoadBatches(_sliced(iter(source), size))
     elif is_frame(source):
         table = source if isinstance(source, pa.Table) else as_polars(source).to_arrow()
-        yield Batches(iter(table.to_batches(max_chunksize=size)), table.num_rows)
+        yield LoadBatches(iter(table.to_batches(max_chunksize=size)), table.num_rows)
     else:
         raise InvalidRow(f"cannot load from {type(source).__name__}; give a path, table or frame")
 
 
 @contextmanager
-def _parquet(path: Path, size: int) -> Iterator[Batches]:
+def _parquet(path: Path, size: int) -> Iterator[LoadBatches]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        yield Batches(file.iter_batches(batch_size=size), file.metadata.num_rows)
+        yield LoadBatches(file.iter_batches(batch_size=size), file.metadata.num_rows)
 
 
 @contextmanager
-def _csv(path: Path, size: int) -> Iterator[Batches]:
+def _csv(path: Path, size: int) -> Iterator[LoadBatches]:
     """All columns as text: the schema says what they mean, and a bad value gets its row number."""
     from pyarrow import csv
 
@@ -133,7 +133,7 @@ def _csv(path: Path, size: int) -> Iterator[Batches]:
         column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
     )
     with csv.open_csv(path, convert_options=convert) as reader:
-        yield Batches(_sliced(iter(reader), size), text=True)
+        yield LoadBatches(_sliced(iter(reader), size), text=True)
 
 
 def _fields(line: str) -> Iterator[list[str]]:
@@ -143,15 +143,15 @@ def _fields(line: str) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _arrow(path: Path, size: int) -> Iterator[Batches]:
+def _arrow(path: Path, size: int) -> Iterator[LoadBatches]:
     with pa.memory_map(str(path)) as mapped:
         try:
             file = pa.ipc.open_file(mapped)
         except pa.ArrowInvalid:
-            yield Batches(_sliced(iter(pa.ipc.open_stream(mapped)), size))
+            yield LoadBatches(_sliced(iter(pa.ipc.open_stream(mapped)), size))
             return
         parts = (file.get_batch(index) for index in range(file.num_record_batches))
-        yield Batches(_sliced(parts, size))
+        yield LoadBatches(_sliced(parts, size))
 
 
 def _sliced(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
@@ -162,7 +162,7 @@ def _sliced(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
 
 
 @contextmanager
-def _bar(enabled: bool, name: str, given: Batches) -> Iterator[Callable[[int], None]]:
+def _bar(enabled: bool, name: str, given: LoadBatches) -> Iterator[Callable[[int], None]]:
     """A progress bar; the yielded function moves it on."""
     columns = (
         TextColumn("{task.description}"),

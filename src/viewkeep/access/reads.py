@@ -21,10 +21,10 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from viewkeep.access.longkeys import ordered, whole_key
 from viewkeep.access.measures import Measured, measures_of
-from viewkeep.access.ranges import Bounds, bounds_of
-from viewkeep.access.relations import TableReader, ViewReader
+from viewkeep.access.ranges import KeyRange, bounds_of
+from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.results import Result
-from viewkeep.access.watch import Watch
+from viewkeep.access.watch import PublicationWatch
 from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.identity import database_id
@@ -87,16 +87,16 @@ class ReadPoint:
         self.cut: Cut | None = None if newest else published.cut
 
 
-class Reader:
+class DatabaseReader:
     """Reads of one database: resolves names, chooses the epoch, asks the store."""
 
     def __init__(self, store: Store, epochs: Epochs, url: str):
         self.store, self.epochs, self.url = store, epochs, url
-        self.watch = Watch(epochs)
+        self.watch = PublicationWatch(epochs)
         self._newest = EMPTY
         # Readers by the newest plan, the published plan and the name; they grow by DDL only.
-        self._views: dict[tuple[int, int, str], ViewReader] = {}
-        self._tables: dict[tuple[int, str], TableReader] = {}
+        self._views: dict[tuple[int, int, str], ViewRelation] = {}
+        self._tables: dict[tuple[int, str], TableRelation] = {}
 
     @cached_property
     def identity(self) -> str:
@@ -119,7 +119,7 @@ class Reader:
             self._newest = newest_plan(self.store)
         return self._newest
 
-    def open(self, name: str, point: ReadPoint) -> ViewReader | TableReader:
+    def open(self, name: str, point: ReadPoint) -> ViewRelation | TableRelation:
         """The reader of a table or view; UnknownName suggests near names, NotReady says how far."""
         current = self.current(point.plan)
         known = self._views.get((current.version, point.plan, name))
@@ -135,7 +135,7 @@ class Reader:
             raise self.not_ready(name)
         return known
 
-    def table(self, name: str) -> TableReader:
+    def table(self, name: str) -> TableRelation:
         """The reader of a base table, to be written too."""
         current, name = self.current(), name.lower()
         if name in current.views:
@@ -150,12 +150,12 @@ class Reader:
         read = load_plan(self.store, point.plan)
         return read if name in read.tables else current
 
-    def _table_of(self, plan: PlanVersion, name: str) -> TableReader:
+    def _table_of(self, plan: PlanVersion, name: str) -> TableRelation:
         known = self._tables.get((plan.version, name))
         if known is None:
             if name not in plan.tables:
                 raise self.unknown(name)
-            known = TableReader(BaseTable(plan.tables[name]), self.store.nodes)
+            known = TableRelation(BaseTable(plan.tables[name]), self.store.nodes)
             self._tables[plan.version, name] = known
         return known
 
@@ -163,13 +163,13 @@ class Reader:
         """Whether there is a view of this name."""
         return name.lower() in self.current().views
 
-    def _open_view(self, view: View, point: ReadPoint) -> ViewReader:
+    def _open_view(self, view: View, point: ReadPoint) -> ViewRelation:
         placement = load_plan(self.store, point.plan).program.placements.get(view.name)
         # A view dropped and created anew keeps its name: the published plan may still have the old.
         if placement is None or placement.view != view:
             self.refuse_failed(view.name)
             raise self.not_ready(view.name)
-        return ViewReader(placement, self.store.shards)
+        return ViewRelation(placement, self.store.shards)
 
     def refuse_failed(self, name: str) -> None:
         """Raise ViewFailed for a view that was set aside.
@@ -283,14 +283,14 @@ class Reader:
 
     def one(
         self, name: str, key: Key, at: At | None = None
-    ) -> tuple[ViewReader | TableReader, bytes | None, int | None]:
+    ) -> tuple[ViewRelation | TableRelation, bytes | None, int | None]:
         """The row bytes of a key or None, with the reader that found them and the epoch read."""
         if at is None or at == "stable":
             # The common case, a view at the published epoch, in two lookups of meta records.
             point = ReadPoint(self.published())
             with suppress(EpochGone):
                 reader = self.open(name, point)
-                if isinstance(reader, ViewReader):
+                if isinstance(reader, ViewRelation):
                     found = reader.find_one(self.store, key, point.epoch)
                     if found is not None or self._kept(point):
                         return reader, found, point.epoch
@@ -300,9 +300,9 @@ class Reader:
 
     def _one_at(
         self, name: str, key: Key, point: ReadPoint
-    ) -> tuple[ViewReader | TableReader, bytes | None, int | None]:
+    ) -> tuple[ViewRelation | TableRelation, bytes | None, int | None]:
         reader = self.open(name, point)
-        if isinstance(reader, ViewReader):
+        if isinstance(reader, ViewRelation):
             return reader, reader.find_one(self.store, key, point.epoch), point.epoch
         return reader, reader.find(self.store, (key,), point.cut)[0], point.epoch
 
@@ -345,7 +345,7 @@ class Reader:
     ) -> list[dict[str, Any] | None]:
         """Rows by their keys at a point."""
         reader = self.open(name, point)
-        if isinstance(reader, ViewReader):
+        if isinstance(reader, ViewRelation):
             return reader.get_many(self.store, keys, point.epoch)
         return reader.get_many(self.store, keys, point.cut)
 
@@ -353,7 +353,7 @@ class Reader:
         """Rows of a prefix, range or slice at a point."""
         reader = self.open(name, point)
         selection["database"] = self.identity
-        bounds: Bounds = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
+        bounds: KeyRange = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
         pairs = ordered(
             lambda part: _pairs(reader, self.store, part, point),
             lambda row: whole_key(reader.key_codec, reader.key_of(row)),
@@ -386,22 +386,22 @@ class Reader:
         return measured.results()
 
     def chunks_at(
-        self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
+        self, reader: ViewRelation | TableRelation, bounds: KeyRange, point: ReadPoint
     ) -> Iterator[list[tuple[bytes, bytes]]]:
         """Keys and row bytes of a range at a point, a chunk at a time, in no order."""
         return chain.from_iterable(self._parts(reader, bounds, point))
 
     def walk_at(
-        self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
+        self, reader: ViewRelation | TableRelation, bounds: KeyRange, point: ReadPoint
     ) -> Iterator[tuple[bytes, bytes]]:
         """Keys and row bytes of a range at a point, in the order of the keys as they are stored."""
         parts = self._parts(reader, bounds, point)
         return heapq.merge(*map(chain.from_iterable, parts), key=itemgetter(0))
 
     def _parts(
-        self, reader: ViewReader | TableReader, bounds: Bounds, point: ReadPoint
+        self, reader: ViewRelation | TableRelation, bounds: KeyRange, point: ReadPoint
     ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
-        if isinstance(reader, ViewReader):
+        if isinstance(reader, ViewRelation):
             return reader.parts(self.store, bounds, point.epoch)
         return reader.parts(self.store, bounds, point.cut)
 
@@ -411,9 +411,9 @@ class Reader:
 
 
 def _pairs(
-    reader: ViewReader | TableReader, store: Store, bounds: Bounds, point: ReadPoint
+    reader: ViewRelation | TableRelation, store: Store, bounds: KeyRange, point: ReadPoint
 ) -> list[tuple[bytes, bytes]]:
-    if isinstance(reader, ViewReader):
+    if isinstance(reader, ViewRelation):
         return reader.scan(store, bounds, point.epoch)
     return reader.scan(store, bounds, point.cut)
 
@@ -424,7 +424,7 @@ class Snapshot:
     The pin is renewed while the snapshot is open; a process that dies leaves it to expire.
     """
 
-    def __init__(self, reader: Reader, seconds: float):
+    def __init__(self, reader: DatabaseReader, seconds: float):
         self._reader, self._seconds = reader, seconds
         self._pin, self.point = self._take()
         self._closed = threading.Event()

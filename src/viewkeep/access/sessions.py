@@ -15,11 +15,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
-from viewkeep.access.reads import At, Reader, ReadPoint
-from viewkeep.access.relations import TableReader, ViewReader
+from viewkeep.access.reads import At, DatabaseReader, ReadPoint
+from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.results import Result
-from viewkeep.access.statements.cache import Statements
-from viewkeep.access.statements.execute import Executor
+from viewkeep.access.statements.cache import StatementCache
+from viewkeep.access.statements.execute import StatementRunner
 from viewkeep.access.statements.prepared import Prepared
 from viewkeep.access.tokens import read_number, read_token, write_token
 from viewkeep.access.writes import Key
@@ -48,13 +48,13 @@ class Session:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: DatabaseReader,
         catalog: Catalog,
         log: Log,
         timeout: float = WAIT_SECONDS,
         token: str | None = None,
         *,
-        statements: Statements,
+        statements: StatementCache,
     ):
         self._reader, self._log, self._timeout = reader, log, timeout
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class Session:
         if token is not None:
             self._continue(token)
         self._waiting = _WaitingReader(reader, self)
-        self._executor = Executor(catalog, self._waiting, self._write, statements)
+        self._executor = StatementRunner(catalog, self._waiting, self._write, statements)
         self._catalog = catalog
 
     # -- the token -----------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Session:
         self._waiting.begin("the published epoch", timeout)
         return self._waiting.published()
 
-    def _choose(self, name: str, at: At | None) -> Reader:
+    def _choose(self, name: str, at: At | None) -> DatabaseReader:
         """The reader that waits, where a published epoch is read; base tables are there now."""
         if at is None and not self._reader.is_view(name):
             return self._reader
@@ -297,10 +297,10 @@ class Session:
         """Nothing is held; the token stays good."""
 
 
-class _WaitingReader(Reader):
+class _WaitingReader(DatabaseReader):
     """A reader whose published epoch is one that keeps a session's promises, waited for."""
 
-    def __init__(self, shared: Reader, session: Session):
+    def __init__(self, shared: DatabaseReader, session: Session):
         super().__init__(shared.store, shared.epochs, shared.url)
         self._views, self._tables, self.watch = shared._views, shared._tables, shared.watch
         self._session = session
@@ -342,7 +342,7 @@ class _WaitingReader(Reader):
 
     def one(
         self, name: str, key: Key, at: At | None = None
-    ) -> tuple[ViewReader | TableReader, bytes | None, int | None]:
+    ) -> tuple[ViewRelation | TableRelation, bytes | None, int | None]:
         with suppress(NotReady):
             return super().one(name, key, at)
         return self.run(name, at, lambda point: self._one_at(name, key, point))

@@ -15,7 +15,7 @@ LOOK_SECONDS = 0.005
 _TURN_SECONDS = 0.1  # after which a waiting thread looks for itself, come what may
 
 
-class Watch:
+class PublicationWatch:
     """The waiters of one database in this process."""
 
     def __init__(self, epochs: Epochs):

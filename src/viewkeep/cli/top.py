@@ -29,7 +29,7 @@ from viewkeep.cli.output import console, print_json
 if TYPE_CHECKING:
     from viewkeep.database import Database
     from viewkeep.engine.epochs import Published
-    from viewkeep.serve.dashboard.progress import Progress
+    from viewkeep.serve.dashboard.progress import LoadProgress
     from viewkeep.status import Status
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -48,7 +48,7 @@ class Look:
     at: float
     status: Status
     published: Published
-    loading: dict[str, Progress]
+    loading: dict[str, LoadProgress]
     short: Callable[[str], str]  # of an operator's title
     kept_per_second: float | None = None
     written_per_second: float | None = None
@@ -90,7 +90,7 @@ class Watcher:
         self.looks.append(look)
         return look
 
-    def _loading(self, status: Status, published: Published) -> dict[str, Progress]:
+    def _loading(self, status: Status, published: Published) -> dict[str, LoadProgress]:
         from viewkeep.engine.programs import load_plan
         from viewkeep.serve.dashboard.progress import Loads
 
@@ -289,7 +289,7 @@ def _views(look: Look, rows: int | None) -> Table:
     return table
 
 
-def _bar(progress: Progress | None) -> RenderableType:
+def _bar(progress: LoadProgress | None) -> RenderableType:
     if progress is None:
         return ""
     drawn = Table.grid(padding=(0, 1))

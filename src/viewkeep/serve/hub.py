@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from viewkeep.access.watch import Watch
+from viewkeep.access.watch import PublicationWatch
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.serve.limits import Stopping
 
@@ -20,7 +20,7 @@ class Hub:
     """The published epoch of one database, for one event loop. Start it inside the loop."""
 
     def __init__(self, epochs: Epochs):
-        self._epochs, self._watch = epochs, Watch(epochs)
+        self._epochs, self._watch = epochs, PublicationWatch(epochs)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._published = epochs.read().published
         self._next = asyncio.Event()

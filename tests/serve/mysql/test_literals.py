@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewkeep.serve.mysql.faults import Fault
-from viewkeep.serve.mysql.literals import Statement, mysql_text, split
+from viewkeep.serve.mysql.literals import SplitStatement, mysql_text, split
 
 CONSTANTS = (
     st.integers(0, 2**64)
@@ -90,7 +90,7 @@ def test_statements_are_told_apart() -> None:
     found = split("SELECT ';' ; ; UPDATE t SET a = 1 -- ; x\n; (SELECT 2)")
     assert [statement.words[0] for statement in found] == ["SELECT", "UPDATE", "SELECT"]
     assert split("  /* nothing */ ;") == []
-    assert Statement("a", ()).text == "a"
+    assert SplitStatement("a", ()).text == "a"
 
 
 def test_a_long_text_takes_no_longer_than_its_length() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings
 from viewkeep.serve.mysql.dialect.translate import Translation, Translator
 from viewkeep.serve.mysql.faults import Fault
-from viewkeep.serve.mysql.literals import Statement, mysql_text, spark_text, split
+from viewkeep.serve.mysql.literals import SplitStatement, mysql_text, spark_text, split
 from viewkeep.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Column, Schema
 
 SCHEMA = Schema(
@@ -44,7 +44,7 @@ VALUES = (
 )
 
 
-def filled(translation: Translation, statement: Statement) -> str:
+def filled(translation: Translation, statement: SplitStatement) -> str:
     values = iter(translation.values(statement))
     return "".join(
         spark_text(next(values)) if part == "?" else part

@@ -49,7 +49,7 @@ class DuckError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class DuckResult:
     """The columns of a query, their types in DuckDB's words, and its rows, if it was run."""
 
     names: list[str]
@@ -57,7 +57,7 @@ class Found:
     table: pa.Table
 
 
-class Relations:
+class DuckRelations:
     """The rows that DuckDB may see, written to memory that both processes share."""
 
     def __init__(self, budget: Budget):
@@ -94,7 +94,7 @@ class Relations:
         """Free the memory."""
         self._file.close()
 
-    def __enter__(self) -> Relations:
+    def __enter__(self) -> DuckRelations:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -112,11 +112,11 @@ class DuckPool:
         self._lock = threading.Lock()
         self._owner = os.getpid()
 
-    def describe(self, text: str, relations: Relations, budget: Budget) -> Found:
+    def describe(self, text: str, relations: DuckRelations, budget: Budget) -> DuckResult:
         """The columns of a query, which is not run."""
         return self._ask(text, relations, budget, run=False)
 
-    def run(self, text: str, relations: Relations, budget: Budget) -> Found:
+    def run(self, text: str, relations: DuckRelations, budget: Budget) -> DuckResult:
         """Run a query."""
         return self._ask(text, relations, budget, run=True)
 
@@ -128,7 +128,7 @@ class DuckPool:
             for child in idle:
                 child.end()
 
-    def _ask(self, text: str, relations: Relations, budget: Budget, *, run: bool) -> Found:
+    def _ask(self, text: str, relations: DuckRelations, budget: Budget, *, run: bool) -> DuckResult:
         budget.take_turn()
         budget.check()
         parts, file = relations.request()
@@ -148,7 +148,7 @@ class DuckPool:
             if "error" in answer:
                 raise _failure(answer, request, budget)
             table = _table(mapped) if run else pa.table({})
-            return Found(answer["names"], answer["types"], table)
+            return DuckResult(answer["names"], answer["types"], table)
 
     @contextmanager
     def _child(self) -> Iterator[_Child]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 import pyarrow as pa
 
-from viewkeep.access.duckdb.pool import POOL, DuckError, Relations
-from viewkeep.access.reads import At, Reader, ReadPoint
-from viewkeep.access.relations import TableReader, ViewReader
-from viewkeep.access.statements.queries import BY_SCAN, Answer, source_ranges
+from viewkeep.access.duckdb.pool import POOL, DuckError, DuckRelations
+from viewkeep.access.reads import At, DatabaseReader, ReadPoint
+from viewkeep.access.relations import TableRelation, ViewRelation
+from viewkeep.access.statements.queries import BY_SCAN, QueryAnswer, source_ranges
 from viewkeep.engine import budget
 from viewkeep.errors import QueryTooLarge, SqlError, UnknownName, Unsupported
 from viewkeep.sql.duckdb_sql.outside import Outside
@@ -32,7 +32,7 @@ class DuckQuery:
 
     def __init__(self, query: Outside, refused: SqlError):
         self._query, self._refused = query, refused
-        with budget.of_query() as allowed, Relations(allowed) as relations:
+        with budget.of_query() as allowed, DuckRelations(allowed) as relations:
             for name, columns in query.columns.items():
                 schema = pa.schema([(column.name, column.type.arrow) for column in columns])
                 relations.add(name, schema.empty_table())
@@ -55,11 +55,11 @@ class DuckQuery:
         """The names of what it reads."""
         return list(self._query.columns)
 
-    def run(self, reader: Reader, at: At | None, views: bool) -> Answer:
+    def run(self, reader: DatabaseReader, at: At | None, views: bool) -> QueryAnswer:
         """The rows, all relations read at one point; `views` tells whether one is a view."""
         if at is None:
             at = "stable" if views else "latest"
-        with budget.of_query() as allowed, Relations(allowed) as relations:
+        with budget.of_query() as allowed, DuckRelations(allowed) as relations:
             # Before anything is read: what waits for its turn holds nothing.
             allowed.take_turn()
 
@@ -76,15 +76,17 @@ class DuckQuery:
                 raise self._blamed(error) from self._refused
         taken = zip(self._names, self._types, table.columns, strict=True)
         rows = pl.DataFrame([type_.series(name, column) for name, type_, column in taken])
-        return Answer(rows, _how(ways), epoch)
+        return QueryAnswer(rows, _how(ways), epoch)
 
-    def _read(self, reader: Reader, point: ReadPoint, into: Relations) -> dict[str, str]:
+    def _read(
+        self, reader: DatabaseReader, point: ReadPoint, into: DuckRelations
+    ) -> dict[str, str]:
         """Read what the query names; how each relation was read."""
         into.clear()  # of what an attempt before has read
         ways, left = {}, MOST_ROWS
 
         def frames(
-            relation: TableReader | ViewReader, columns: Sequence[str]
+            relation: TableRelation | ViewRelation, columns: Sequence[str]
         ) -> Iterator[pl.DataFrame]:
             nonlocal left
             ranges, ways[relation.name] = source_ranges(

@@ -18,11 +18,19 @@ from types import TracebackType
 from typing import Any, Literal
 from zlib import crc32
 
-from viewkeep.access.feeds.feed_pins import Keeper
-from viewkeep.access.feeds.turns import Change, Identity, Part, Position, Selection, Turn, Turns
+from viewkeep.access.feeds.feed_pins import FeedPins
+from viewkeep.access.feeds.turns import (
+    Change,
+    FeedPart,
+    FeedPosition,
+    FeedTurn,
+    FeedTurns,
+    Identity,
+    Selection,
+)
 from viewkeep.access.ranges import bounds_of
-from viewkeep.access.reads import Reader, ReadPoint
-from viewkeep.access.relations import ViewReader
+from viewkeep.access.reads import DatabaseReader, ReadPoint
+from viewkeep.access.relations import ViewRelation
 from viewkeep.access.tokens import read_bytes, read_number, read_token, write_bytes, write_token
 from viewkeep.access.writes import Key
 from viewkeep.engine.epochs import Published
@@ -60,9 +68,9 @@ class Event:
 class Feeds:
     """The feeds of one database: they share a pin, and what they read of the same view."""
 
-    def __init__(self, reader: Reader, seconds: float = KEEP_SECONDS):
-        self.reader, self.keeper = reader, Keeper(reader.epochs, seconds)
-        self.turns = Turns(reader.store)
+    def __init__(self, reader: DatabaseReader, seconds: float = KEEP_SECONDS):
+        self.reader, self.pins = reader, FeedPins(reader.epochs, seconds)
+        self.turns = FeedTurns(reader.store)
         self._identities: dict[tuple[int, str], Identity] = {}  # by plan, which never changes
 
     def open(
@@ -105,19 +113,19 @@ class Feed:
         self, feeds: Feeds, view: str, prefix: Key | None, token: str | None, progress: bool
     ):
         self._feeds, self.view, self._progress = feeds, view.lower(), progress
-        self._id = feeds.keeper.new_id()
+        self._id = feeds.pins.new_id()
         self._closed = threading.Event()
-        self._waiting: deque[tuple[Event, Position]] = deque()
+        self._waiting: deque[tuple[Event, FeedPosition]] = deque()
         self._failed: Exception | None = None
         epochs = feeds.reader.epochs
-        feeds.keeper.keep(self._id, epochs.read().published.epoch)
+        feeds.pins.keep(self._id, epochs.read().published.epoch)
         # Read after the pin was taken, so that this epoch and its tables stay.
         published = epochs.read().published
         self._selection = self._select(published, prefix)
-        self._seen = Position(published.epoch, loading=True)  # what the caller has got
+        self._seen = FeedPosition(published.epoch, loading=True)  # what the caller has got
         if token is not None:
             self._seen = self._resumed(token, published)
-            feeds.keeper.resume(self._id, self._seen.epoch)
+            feeds.pins.resume(self._id, self._seen.epoch)
         self._read_upto = self._seen
         if token is not None:
             self._waiting.extend(self._read())  # now, while its epoch is kept
@@ -129,7 +137,7 @@ class Feed:
             raise UnknownName(f"{self.view} is a base table; feeds are of views", hint=hint)
         found = reader.open(self.view, ReadPoint(published))
         identity = self._feeds.identity(self.view, published)
-        if not isinstance(found, ViewReader) or identity is None:
+        if not isinstance(found, ViewRelation) or identity is None:
             raise reader.not_ready(self.view)
         bounds = bounds_of(found.key_codec, found.key, self.view, prefix=prefix)
         return Selection(identity, found, bounds)
@@ -152,7 +160,11 @@ class Feed:
     @property
     def token(self) -> str | None:
         """Where to resume after the events given so far; None before the first."""
-        return None if self._seen == Position(self.epoch, loading=True) else self._token(self._seen)
+        return (
+            None
+            if self._seen == FeedPosition(self.epoch, loading=True)
+            else self._token(self._seen)
+        )
 
     def poll(self) -> list[Event]:
         """The next events that are there, some thousand rows at most; never waits.
@@ -202,28 +214,28 @@ class Feed:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read(self) -> list[tuple[Event, Position]]:
+    def _read(self) -> list[tuple[Event, FeedPosition]]:
         """The next events, each with the position after it; none if nothing is left to read."""
         if self._closed.is_set():
             return []
         if self._failed is not None:
             raise self._failed
-        self._feeds.keeper.keep(self._id, self._seen.epoch)
+        self._feeds.pins.keep(self._id, self._seen.epoch)
         published = self._feeds.reader.epochs.read().published
-        parts: tuple[Part, ...] = ()
-        last = Position(published.epoch)
+        parts: tuple[FeedPart, ...] = ()
+        last = FeedPosition(published.epoch)
         while not parts and self._read_upto != last:
             turn = self._turn(published)
             self._read_upto, parts = turn.after, turn.parts
             is_last = turn.after == last
             if self._progress and is_last and (not parts or parts[-1].epoch < last.epoch):
-                parts = (*parts, Part(last.epoch, last))
+                parts = (*parts, FeedPart(last.epoch, last))
         return [
             (Event(p.epoch, self._token(p.after), p.rows, p.changes, p.more), p.after)
             for p in parts
         ]
 
-    def _turn(self, published: Published) -> Turn:
+    def _turn(self, published: Published) -> FeedTurn:
         turns, position = self._feeds.turns, self._read_upto
         try:
             if position.loading:
@@ -251,7 +263,7 @@ class Feed:
 
     # -- tokens --------------------------------------------------------------------------------
 
-    def _token(self, position: Position) -> str:
+    def _token(self, position: FeedPosition) -> str:
         identity, bounds = self._selection.identity, self._selection.bounds
         parts = [position.epoch, identity.generation, identity.table]
         range_id = f"{crc32(bounds.start):08x}"
@@ -261,7 +273,7 @@ class Feed:
         phase = _ROWS if position.loading else _CHANGES
         return write_token(_KIND, database, (*parts, range_id, phase, write_bytes(position.key)))
 
-    def _resumed(self, token: str, published: Published) -> Position:
+    def _resumed(self, token: str, published: Published) -> FeedPosition:
         """The position of a token, if it is of this view and of these keys."""
         parts = read_token(_KIND, self._feeds.reader.identity, token, _WHAT)
         if len(parts) not in (4, 6):
@@ -272,9 +284,9 @@ class Feed:
                 f"the token is of another view than {self.view} is now: it was replaced, rebuilt "
                 "or dropped, or the token is another view's. Subscribe anew"
             )
-        position = Position(epoch)
+        position = FeedPosition(epoch)
         if len(parts) == 6:
-            position = Position(epoch, read_bytes(parts[5], _WHAT), loading=parts[4] == _ROWS)
+            position = FeedPosition(epoch, read_bytes(parts[5], _WHAT), loading=parts[4] == _ROWS)
         if self._token(position) != token:
             raise InvalidToken(f"the token is of a feed of other keys of {self.view}")
         if epoch + (position.key is not None and not position.loading) > published.epoch:

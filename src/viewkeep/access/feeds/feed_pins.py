@@ -17,7 +17,7 @@ from viewkeep.errors import EpochGone
 STEP_SECONDS = 1.0  # a pin is a durable write, so it follows the feeds in steps
 
 
-class Keeper:
+class FeedPins:
     """The pins that the feeds of one database share: two or three, whatever the number of feeds."""
 
     def __init__(self, epochs: Epochs, seconds: float, step: float = STEP_SECONDS):

@@ -16,8 +16,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from viewkeep.access.ranges import Bounds
-from viewkeep.access.relations import ViewReader
+from viewkeep.access.ranges import KeyRange
+from viewkeep.access.relations import ViewRelation
 from viewkeep.stores.contract import Store
 
 PART_ROWS = 5_000  # rows or changes in one turn
@@ -53,20 +53,20 @@ class Selection:
     """The rows that feeds follow, and how they are read."""
 
     identity: Identity
-    reader: ViewReader
-    bounds: Bounds
+    relation: ViewRelation
+    bounds: KeyRange
 
     @property
     def rows(self) -> tuple[Identity, bytes, bytes | None]:
         """What tells one selection from others."""
         return self.identity, self.bounds.start, self.bounds.stop
 
-    def after(self, key: bytes | None) -> Bounds:
+    def after(self, key: bytes | None) -> KeyRange:
         """The range without the rows up to a key."""
         return self.bounds if key is None else replace(self.bounds, start=key + b"\0")
 
 
-class Position(NamedTuple):
+class FeedPosition(NamedTuple):
     """How far a feed has got: all of `epoch`; with `key`, and the next one's changes up to it.
 
     With `loading`, only the rows of `epoch` itself up to `key`.
@@ -82,11 +82,11 @@ class Position(NamedTuple):
         return self.key is None and not self.loading
 
 
-class Part(NamedTuple):
+class FeedPart(NamedTuple):
     """Rows of the first epoch, or changes of one epoch, and the position after them."""
 
     epoch: int
-    after: Position
+    after: FeedPosition
     rows: tuple[dict[str, Any], ...] | None = None
     changes: tuple[Change, ...] = ()
 
@@ -96,11 +96,11 @@ class Part(NamedTuple):
         return not self.after.is_whole
 
 
-class Turn(NamedTuple):
+class FeedTurn(NamedTuple):
     """What was read, and the position after it: past epochs that changed nothing as well."""
 
-    parts: tuple[Part, ...]
-    after: Position
+    parts: tuple[FeedPart, ...]
+    after: FeedPosition
 
     @property
     def size(self) -> int:
@@ -108,30 +108,30 @@ class Turn(NamedTuple):
         return _TURN + sum(len(part.changes) for part in self.parts)
 
 
-class Turns:
+class FeedTurns:
     """Reads turns of all feeds of one database; feeds of the same rows share what was read."""
 
     def __init__(self, store: Store):
         self._store = store
-        self._known: OrderedDict[tuple[object, ...], Turn] = OrderedDict()
+        self._known: OrderedDict[tuple[object, ...], FeedTurn] = OrderedDict()
         self._walks: OrderedDict[tuple[object, ...], _Walk[Any]] = OrderedDict()
         self._held = 0  # in all of `_known`
         self._lock = threading.Lock()
 
-    def rows(self, selection: Selection, position: Position) -> Turn:
+    def rows(self, selection: Selection, position: FeedPosition) -> FeedTurn:
         """The next rows of the first epoch."""
-        reader, epoch = selection.reader, position.epoch
+        relation, epoch = selection.relation, position.epoch
         walk = self._resumed(selection, position)
         if walk is None:
-            walk = _Walk(reader.walk(self._store, selection.after(position.key), epoch))
-        found, after = walk.take(PART_ROWS), Position(epoch)
+            walk = _Walk(relation.walk(self._store, selection.after(position.key), epoch))
+        found, after = walk.take(PART_ROWS), FeedPosition(epoch)
         if walk.more:
-            after = Position(epoch, found[-1][0], loading=True)
+            after = FeedPosition(epoch, found[-1][0], loading=True)
             self._leave(selection, after, walk)
-        shown = tuple(reader.frame([row for _, row in found]).to_dicts())
-        return Turn((Part(epoch, after, rows=shown),), after)
+        shown = tuple(relation.frame([row for _, row in found]).to_dicts())
+        return FeedTurn((FeedPart(epoch, after, rows=shown),), after)
 
-    def changes(self, selection: Selection, position: Position, upto: int) -> Turn:
+    def changes(self, selection: Selection, position: FeedPosition, upto: int) -> FeedTurn:
         """What comes after a position, of epochs up to `upto`, which is a later one."""
         wanted = (*selection.rows, position, upto)
         with self._lock:
@@ -149,49 +149,53 @@ class Turns:
                 self._held -= self._known.popitem(last=False)[1].size
         return turn
 
-    def _epochs(self, selection: Selection, after: int, upto: int) -> Turn | None:
+    def _epochs(self, selection: Selection, after: int, upto: int) -> FeedTurn | None:
         """Whole epochs from `after` on, as many as fit; None if even the next one does not."""
-        reader = selection.reader
+        relation = selection.relation
         while (
-            found := reader.changes(self._store, selection.bounds, after, upto, PART_ROWS)
+            found := relation.changes(self._store, selection.bounds, after, upto, PART_ROWS)
         ) is None:
             if upto == after + 1:
                 return None
             upto = after + max(1, (upto - after) // 4)
         parts = []
         for epoch, rows in groupby(found, itemgetter(0)):
-            shown = tuple(made for _, _, old, new in rows if (made := _change(reader, old, new)))
+            shown = tuple(made for _, _, old, new in rows if (made := _change(relation, old, new)))
             if shown:
-                parts.append(Part(epoch, Position(epoch), changes=shown))
-        return Turn(tuple(parts), Position(upto))
+                parts.append(FeedPart(epoch, FeedPosition(epoch), changes=shown))
+        return FeedTurn(tuple(parts), FeedPosition(upto))
 
-    def _part(self, selection: Selection, position: Position) -> Turn:
+    def _part(self, selection: Selection, position: FeedPosition) -> FeedTurn:
         """The next changes of one epoch, which may have more."""
         epoch = position.epoch + 1
         walk = self._resumed(selection, position)
         if walk is None:
             walk = _Walk(self._shown(selection, position))
-        found, after = walk.take(PART_ROWS), Position(epoch)
+        found, after = walk.take(PART_ROWS), FeedPosition(epoch)
         if walk.more:
-            after = Position(position.epoch, found[-1][0])
+            after = FeedPosition(position.epoch, found[-1][0])
             self._leave(selection, after, walk)
         if not found:
-            return Turn((), after)
-        return Turn((Part(epoch, after, changes=tuple(change for _, change in found)),), after)
+            return FeedTurn((), after)
+        return FeedTurn(
+            (FeedPart(epoch, after, changes=tuple(change for _, change in found)),), after
+        )
 
-    def _shown(self, selection: Selection, position: Position) -> Iterator[tuple[bytes, Change]]:
-        reader, bounds = selection.reader, selection.after(position.key)
-        for key, old, new in reader.walk_changes(self._store, bounds, position.epoch):
-            change = _change(reader, old, new)
+    def _shown(
+        self, selection: Selection, position: FeedPosition
+    ) -> Iterator[tuple[bytes, Change]]:
+        relation, bounds = selection.relation, selection.after(position.key)
+        for key, old, new in relation.walk_changes(self._store, bounds, position.epoch):
+            change = _change(relation, old, new)
             if change is not None:
                 yield key, change
 
-    def _resumed(self, selection: Selection, position: Position) -> _Walk[Any] | None:
+    def _resumed(self, selection: Selection, position: FeedPosition) -> _Walk[Any] | None:
         """The walk that some feed has left at this position; else one begins there by seeks."""
         with self._lock:
             return self._walks.pop((*selection.rows, position), None)
 
-    def _leave(self, selection: Selection, position: Position, walk: _Walk[Any]) -> None:
+    def _leave(self, selection: Selection, position: FeedPosition, walk: _Walk[Any]) -> None:
         with self._lock:
             self._walks[(*selection.rows, position)] = walk
             while len(self._walks) > _WALKS:
@@ -216,14 +220,14 @@ class _Walk(Generic[_Item]):
         return found[:count]
 
 
-def _change(reader: ViewReader, old: bytes | None, new: bytes | None) -> Change | None:
+def _change(relation: ViewRelation, old: bytes | None, new: bytes | None) -> Change | None:
     """A change as the view shows it; None if what it shows is the same."""
     row = new if new is not None else old
     if row is None:
         return None
-    before = None if old is None else reader.as_dict(old)
-    after = None if new is None else reader.as_dict(new)
+    before = None if old is None else relation.as_dict(old)
+    after = None if new is None else relation.as_dict(new)
     # State rows hold more than the view shows. NaN equals itself here, so compare what it prints.
     if before == after or (before and after and repr(before) == repr(after)):
         return None
-    return Change(reader.key_of(row), before, after)
+    return Change(relation.key_of(row), before, after)

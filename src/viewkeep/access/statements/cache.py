@@ -24,7 +24,7 @@ from viewkeep.errors import SqlError
 from viewkeep.sql.parse.parameters import bound, parse_as, parse_with_parameters, place_of
 from viewkeep.sql.parse.templates import PARAMETER, marked
 from viewkeep.sql.statements.nodes import Statement
-from viewkeep.sql.statements.shapes import Lookup, Shape, shape_of
+from viewkeep.sql.statements.shapes import LookupShape, Shape, shape_of
 
 TEMPLATES, STATEMENTS = 1_000, 500
 LONGEST = 16_384  # characters of a text that is kept
@@ -80,7 +80,7 @@ class Template:
     @property
     def is_lookup(self) -> bool:
         """Whether it may be a read by key."""
-        return isinstance(self.shape, Lookup)
+        return isinstance(self.shape, LookupShape)
 
 
 SHAPELESS = Template(None, None)
@@ -95,7 +95,7 @@ class Analysed:
     planned: Planned | None
 
 
-class Statements:
+class StatementCache:
     """What one database keeps of the statements it has run; threads and sessions share it."""
 
     def __init__(self) -> None:

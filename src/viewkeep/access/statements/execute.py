@@ -17,11 +17,11 @@ from sqlglot import exp
 
 from viewkeep.access.definitions import create_statement
 from viewkeep.access.duckdb.query import DuckQuery
-from viewkeep.access.reads import At, Reader
-from viewkeep.access.relations import TableReader
+from viewkeep.access.reads import At, DatabaseReader
+from viewkeep.access.relations import TableRelation
 from viewkeep.access.results import Result
 from viewkeep.access.statements import update_delete
-from viewkeep.access.statements.cache import SHAPELESS, Analysed, Statements, Template
+from viewkeep.access.statements.cache import SHAPELESS, Analysed, StatementCache, Template
 from viewkeep.access.statements.keyed import change, insertion
 from viewkeep.access.statements.lookups import OtherReader, PointRead, point_read
 from viewkeep.access.statements.prepared import Prepared
@@ -58,7 +58,7 @@ from viewkeep.sql.relations.scope import Resolve
 from viewkeep.sql.statements import nodes as st
 from viewkeep.sql.statements.analyse import analyse, make_view
 from viewkeep.sql.statements.bulk_insert import SHORTEST, PlainRows, split_rows, stored_rows
-from viewkeep.sql.statements.shapes import Lookup, Rows
+from viewkeep.sql.statements.shapes import InsertShape, LookupShape
 from viewkeep.types import DataType
 
 _QUERY_NAME = "query"
@@ -66,11 +66,15 @@ _KEPT = (st.Select, st.Update, st.Delete, DuckQuery)
 _MISSING = object()
 
 
-class Executor:
+class StatementRunner:
     """Runs the statements of one database."""
 
     def __init__(
-        self, catalog: Catalog, reader: Reader, write: update_delete.Write, statements: Statements
+        self,
+        catalog: Catalog,
+        reader: DatabaseReader,
+        write: update_delete.Write,
+        statements: StatementCache,
     ):
         self._catalog, self._reader, self._write = catalog, reader, write
         self._statements = statements
@@ -184,7 +188,7 @@ class Executor:
     def is_point(self, template: Template) -> bool:
         """Whether a statement reads at most one row by its key."""
         shape = template.shape
-        return isinstance(shape, Lookup) and self._lookup(shape) is not None
+        return isinstance(shape, LookupShape) and self._lookup(shape) is not None
 
     # -- what is known -------------------------------------------------------------------------
 
@@ -226,20 +230,20 @@ class Executor:
         if values is None:
             return None
         shape = template.shape
-        if isinstance(shape, Lookup):
+        if isinstance(shape, LookupShape):
             return self._looked_up(template, shape, values, at)
         current = self._reader.current()
         if template.checked is not current and not self._check(template, values, current):
             return None
         schema = current.tables[shape.table].schema
-        if isinstance(shape, Rows):
+        if isinstance(shape, InsertShape):
             statement = insertion(shape, schema, values)
             return None if statement is None else _done(self._insert(statement), "inserted")
         changed = change(shape, schema, values)
         return None if changed is None else self._run(Analysed(current, changed, None), at)
 
     def _looked_up(
-        self, template: Template, shape: Lookup, values: list[Any], at: At | None
+        self, template: Template, shape: LookupShape, values: list[Any], at: At | None
     ) -> Result | None:
         with suppress(OtherReader):
             if template.lookup is not None:
@@ -265,7 +269,7 @@ class Executor:
         template.checked = current
         return True
 
-    def _lookup(self, shape: Lookup) -> PointRead | None:
+    def _lookup(self, shape: LookupShape) -> PointRead | None:
         return point_read(shape, self._reader.open(shape.relation, self._reader.newest()))
 
     def _trees(self, text: str, parameters: Sequence[object], dialect: str) -> list[exp.Expr]:
@@ -510,7 +514,7 @@ def _inserts_query(tree: exp.Expr) -> bool:
     return isinstance(tree, exp.Insert) and isinstance(tree.expression, exp.Query)
 
 
-def _keys(predicate: Expr | None, table: TableReader) -> update_delete.KeyValues | None:
+def _keys(predicate: Expr | None, table: TableRelation) -> update_delete.KeyValues | None:
     """The keys that a predicate names, or None if all rows must be looked at."""
     return key_values(predicate, [table.schema[name] for name in table.key])
 

@@ -15,11 +15,11 @@ from viewkeep.access.statements.lookups import UNFIT, fitting
 from viewkeep.expr import Call, Expr, Lit, Ref
 from viewkeep.plan.conditions import conjunction
 from viewkeep.sql.statements.nodes import Delete, Insert, Update
-from viewkeep.sql.statements.shapes import Changes, Condition, Place, Rows
+from viewkeep.sql.statements.shapes import ChangeShape, Condition, InsertShape, Placeholder
 from viewkeep.types import BOOLEAN, DataType, Schema
 
 
-def insertion(shape: Rows, schema: Schema, values: Sequence[Any]) -> Insert | None:
+def insertion(shape: InsertShape, schema: Schema, values: Sequence[Any]) -> Insert | None:
     """INSERT of these values."""
     names = schema.names if shape.columns is None else shape.columns
     types = [schema[name].type for name in names]
@@ -35,7 +35,7 @@ def insertion(shape: Rows, schema: Schema, values: Sequence[Any]) -> Insert | No
     return Insert(shape.table, tuple(names), tuple(rows), replace=shape.replace)
 
 
-def change(shape: Changes, schema: Schema, values: Sequence[Any]) -> Update | Delete | None:
+def change(shape: ChangeShape, schema: Schema, values: Sequence[Any]) -> Update | Delete | None:
     """UPDATE or DELETE with these values."""
     conditions = []
     for condition in shape.conditions:
@@ -56,7 +56,7 @@ def change(shape: Changes, schema: Schema, values: Sequence[Any]) -> Update | De
     return Update(shape.table, tuple(assignments), predicate)
 
 
-def _stored(values: Sequence[Any], place: Place | None, type_: DataType) -> Any:
+def _stored(values: Sequence[Any], place: Placeholder | None, type_: DataType) -> Any:
     """A value that a column takes as it stands, NULL included."""
     if place is None:
         return None

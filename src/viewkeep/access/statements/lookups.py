@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from viewkeep.access.reads import At, Reader
-from viewkeep.access.relations import TableReader, ViewReader
+from viewkeep.access.reads import At, DatabaseReader
+from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.results import Result, few_rows
 from viewkeep.errors import InvalidRow
-from viewkeep.sql.statements.shapes import Condition, Lookup, Place
+from viewkeep.sql.statements.shapes import Condition, LookupShape, Placeholder
 from viewkeep.types import DataType
 
 BY_KEY = "by key"
@@ -48,7 +48,7 @@ class OtherReader(Exception):
     """The name is read by another reader now: the catalog or the published plan has changed."""
 
 
-def fitting(values: Sequence[Any], place: Place, type_: DataType) -> Any:
+def fitting(values: Sequence[Any], place: Placeholder, type_: DataType) -> Any:
     """The value at a place if it is one of the type as it stands, else UNFIT."""
     value = values[place.number]
     if type(value) is not _KINDS.get(type_.name):
@@ -67,12 +67,12 @@ class PointRead:
     """A lookup over one reader of a table or view; valid while that reader is the one in force."""
 
     def __init__(
-        self, shape: Lookup, relation: TableReader | ViewReader, keys: Sequence[Condition]
+        self, shape: LookupShape, relation: TableRelation | ViewRelation, keys: Sequence[Condition]
     ):
         self.name, self.relation = relation.name, relation
         chosen = shape.columns or tuple((name, name) for name in relation.names)
         self.columns = [(name, relation.schema[inner].type) for name, inner in chosen]
-        self._at: At = "stable" if isinstance(relation, ViewReader) else "latest"
+        self._at: At = "stable" if isinstance(relation, ViewRelation) else "latest"
         self.how = f"{self.name} {BY_KEY}"
         self._names = [name for name, _ in chosen]
         self._types = [type.polars for _, type in self.columns]
@@ -83,7 +83,7 @@ class PointRead:
         self._read = relation.positions([inner for _, inner in chosen] + [c.column for c in rest])
         self._decode = relation.row_codec.decode_one
 
-    def run(self, reader: Reader, values: Sequence[Any], at: At | None) -> Result | None:
+    def run(self, reader: DatabaseReader, values: Sequence[Any], at: At | None) -> Result | None:
         """The answer; None if these values need the plan. OtherReader if it is out of date."""
         key = []
         for place, type_ in self._keys:
@@ -139,7 +139,7 @@ class PointRead:
         return True
 
 
-def point_read(shape: Lookup, relation: TableReader | ViewReader) -> PointRead | None:
+def point_read(shape: LookupShape, relation: TableRelation | ViewRelation) -> PointRead | None:
     """The lookup over a reader; None if its conditions do not give the whole key."""
     shown = set(relation.names)
     wanted = [inner for _, inner in shape.columns or ()]

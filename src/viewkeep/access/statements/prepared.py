@@ -15,7 +15,7 @@ from viewkeep.types import DataType
 
 if TYPE_CHECKING:
     from viewkeep.access.reads import At
-    from viewkeep.access.statements.execute import Executor
+    from viewkeep.access.statements.execute import StatementRunner
 
 
 class Prepared:
@@ -28,7 +28,7 @@ class Prepared:
 
     def __init__(
         self,
-        executor: Executor,
+        executor: StatementRunner,
         text: str,
         dialect: str,
         parameters: int,

@@ -15,9 +15,9 @@ from itertools import takewhile
 
 import polars as pl
 
-from viewkeep.access.ranges import EVERYTHING, Bounds, bounds_of
-from viewkeep.access.reads import At, Reader, ReadPoint
-from viewkeep.access.relations import TableReader, ViewReader
+from viewkeep.access.ranges import EVERYTHING, KeyRange, bounds_of
+from viewkeep.access.reads import At, DatabaseReader, ReadPoint
+from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.statements.lookups import BY_KEY
 from viewkeep.engine import budget
 from viewkeep.engine.adhoc import evaluate
@@ -61,7 +61,7 @@ def readable(relation: Source | View) -> Source | View:
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryAnswer:
     """The rows of a query, how each relation was read for them, and the epoch if one was read."""
 
     rows: pl.DataFrame
@@ -88,7 +88,7 @@ def plan_query(query: Query) -> Planned:
     return Planned(query, node, _conditions(node), views)
 
 
-def run_query(reader: Reader, planned: Planned, at: At | None = None) -> Answer:
+def run_query(reader: DatabaseReader, planned: Planned, at: At | None = None) -> QueryAnswer:
     """The rows of a query, under their visible names, in its order.
 
     With `at="stable"` base tables are read at the published cut too, with `at="latest"` views are
@@ -99,8 +99,10 @@ def run_query(reader: Reader, planned: Planned, at: At | None = None) -> Answer:
         return _run_query(reader, planned, at, allowed)
 
 
-def _run_query(reader: Reader, planned: Planned, at: At | None, allowed: Budget) -> Answer:
-    def run(point: ReadPoint) -> Answer:
+def _run_query(
+    reader: DatabaseReader, planned: Planned, at: At | None, allowed: Budget
+) -> QueryAnswer:
+    def run(point: ReadPoint) -> QueryAnswer:
         ways: dict[str, str] = {}
 
         def rows_of(source: Source) -> pl.DataFrame:
@@ -112,7 +114,7 @@ def _run_query(reader: Reader, planned: Planned, at: At | None, allowed: Budget)
         with allowed.working():
             rows = evaluate(planned.node, rows_of, budget=allowed)
         how = ", ".join(f"{name} {ways[name]}" for name in sorted(ways))
-        return Answer(rows, how or "without reading", point.epoch)
+        return QueryAnswer(rows, how or "without reading", point.epoch)
 
     if at is None:
         at = "stable" if planned.views else "latest"
@@ -157,11 +159,11 @@ def _conditions(node: Node) -> dict[Source, list[Expr | None]]:
 
 
 def _rows(
-    reader: Reader, source: Source, conditions: list[Expr | None], point: ReadPoint
+    reader: DatabaseReader, source: Source, conditions: list[Expr | None], point: ReadPoint
 ) -> tuple[pl.DataFrame, str]:
     """The rows of a relation that a query may need, and how they were read."""
     relation = reader.open(source.table, point)
-    if isinstance(relation, ViewReader):
+    if isinstance(relation, ViewRelation):
         rows, how = _view_rows(reader, relation, conditions, point)
         if _ROW in source.schema:
             rows = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
@@ -170,8 +172,8 @@ def _rows(
 
 
 def source_ranges(
-    relation: TableReader | ViewReader, conditions: list[Expr | None]
-) -> tuple[list[Bounds], str]:
+    relation: TableRelation | ViewRelation, conditions: list[Expr | None]
+) -> tuple[list[KeyRange], str]:
     """What to scan of a relation for rows that may fulfil one of the conditions, and its name."""
     columns = _shown_key(relation)
     keys = _keys(conditions, columns) if len(columns) == len(relation.key) else None
@@ -182,7 +184,7 @@ def source_ranges(
 
 
 def _table_rows(
-    reader: Reader, table: TableReader, conditions: list[Expr | None], point: ReadPoint
+    reader: DatabaseReader, table: TableRelation, conditions: list[Expr | None], point: ReadPoint
 ) -> tuple[pl.DataFrame, str]:
     """The rows of a base table, by key where every condition names keys or their beginnings."""
     columns = _shown_key(table)
@@ -196,7 +198,7 @@ def _table_rows(
 
 
 def _view_rows(
-    reader: Reader, view: ViewReader, conditions: list[Expr | None], point: ReadPoint
+    reader: DatabaseReader, view: ViewRelation, conditions: list[Expr | None], point: ReadPoint
 ) -> tuple[pl.DataFrame, str]:
     """The rows of a view, by key where every condition names keys or their beginnings."""
     columns = _shown_key(view)
@@ -209,7 +211,7 @@ def _view_rows(
     return _frame(view, rows), how
 
 
-def _frame(relation: TableReader | ViewReader, rows: list[bytes]) -> pl.DataFrame:
+def _frame(relation: TableRelation | ViewRelation, rows: list[bytes]) -> pl.DataFrame:
     """The rows as a frame, made a part at a time; memory is taken for it first."""
     budget.hold(sum(map(len, rows)), f"reading {relation.name}")
     if len(rows) <= BATCH_ROWS:
@@ -221,14 +223,14 @@ def _frame(relation: TableReader | ViewReader, rows: list[bytes]) -> pl.DataFram
     return pl.concat(parts)
 
 
-def _shown_key(relation: TableReader | ViewReader) -> list[Column]:
+def _shown_key(relation: TableRelation | ViewRelation) -> list[Column]:
     """The first key columns that a query can name."""
     return [relation.schema[name] for name in takewhile(relation.names.__contains__, relation.key)]
 
 
 def _ranges(
-    relation: TableReader | ViewReader, conditions: list[Expr | None], columns: list[Column]
-) -> tuple[list[Bounds], str]:
+    relation: TableRelation | ViewRelation, conditions: list[Expr | None], columns: list[Column]
+) -> tuple[list[KeyRange], str]:
     """What to scan: the longest beginnings of the key that every condition names, or all."""
     for count in range(len(columns) - 1, 0, -1):
         keys = _keys(conditions, columns[:count])
@@ -238,7 +240,9 @@ def _ranges(
     return [EVERYTHING], BY_SCAN
 
 
-def _bounds(relation: TableReader | ViewReader, prefixes: list[tuple[Scalar, ...]]) -> list[Bounds]:
+def _bounds(
+    relation: TableRelation | ViewRelation, prefixes: list[tuple[Scalar, ...]]
+) -> list[KeyRange]:
     codec, names = relation.key_codec, relation.key
     return [bounds_of(codec, names, relation.name, prefix=prefix) for prefix in prefixes]
 

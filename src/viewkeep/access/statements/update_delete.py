@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from viewkeep.access.ranges import EVERYTHING
-from viewkeep.access.relations import TableReader
+from viewkeep.access.relations import TableRelation
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow
 from viewkeep.expr import Expr
 from viewkeep.ops.evaluate import filter_rows, project
@@ -27,7 +27,7 @@ _PLACE = "#place"
 
 def update(
     store: Store,
-    table: TableReader,
+    table: TableRelation,
     write: Write,
     assignments: Mapping[str, Expr],
     predicate: Expr | None,
@@ -49,7 +49,7 @@ def update(
 
 
 def delete(
-    store: Store, table: TableReader, write: Write, predicate: Expr | None, keys: KeyValues | None
+    store: Store, table: TableRelation, write: Write, predicate: Expr | None, keys: KeyValues | None
 ) -> int:
     """Delete the rows that match; the number of rows."""
 
@@ -61,7 +61,7 @@ def delete(
 
 
 def _moved(
-    table: TableReader,
+    table: TableRelation,
     old_keys: list[bytes],
     old: list[bytes],
     new: pl.DataFrame,
@@ -80,7 +80,7 @@ def _moved(
 
 def _retried(
     store: Store,
-    table: TableReader,
+    table: TableRelation,
     write: Write,
     predicate: Expr | None,
     keys: KeyValues | None,
@@ -104,7 +104,7 @@ def _retried(
 
 
 def _matching(
-    store: Store, table: TableReader, predicate: Expr | None, keys: KeyValues | None
+    store: Store, table: TableRelation, predicate: Expr | None, keys: KeyValues | None
 ) -> tuple[list[bytes], list[bytes], pl.DataFrame]:
     """Keys, row bytes and columns of the rows for which the predicate is true."""
     if keys is None:
@@ -121,7 +121,7 @@ def _matching(
     return [key for key, _ in kept], [row for _, row in kept], found.drop(_PLACE)
 
 
-def _encoded(table: TableReader, keys: KeyValues) -> list[bytes]:
+def _encoded(table: TableRelation, keys: KeyValues) -> list[bytes]:
     """Key bytes; a NULL or a value that no key can hold matches nothing."""
     found = []
     for key in keys:

@@ -19,7 +19,7 @@ _DIGITS = 8  # bytes of a key that are looked at, after what all keys of the par
 
 
 @dataclass(frozen=True)
-class Progress:
+class LoadProgress:
     """Rows that are in, and the share of all rows that they are, by estimate."""
 
     rows: int
@@ -39,13 +39,13 @@ class Loads:
             if feed.id in loading
         }
 
-    def of(self, placement: Placement) -> Progress | None:
+    def of(self, placement: Placement) -> LoadProgress | None:
         """How far a view is; None when it has all its rows."""
         left = self._shares.keys() & placement.feeds
         if not left:
             return None
         rows = sum(self._published.loaded.get(feed, 0) for feed in left)
-        return Progress(rows, sum(self._shares[feed] for feed in left) / len(left))
+        return LoadProgress(rows, sum(self._shares[feed] for feed in left) / len(left))
 
 
 def _share(store: Store, program: Program, feed: Feed, left: Mapping[str, str]) -> float:

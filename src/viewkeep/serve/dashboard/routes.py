@@ -32,14 +32,14 @@ from viewkeep.serve.service import Service
 Key = Annotated[list[str] | None, Query(max_length=64)]
 
 
-class Statement(BaseModel):
+class StatementText(BaseModel):
     """SQL to run, or to explain."""
 
     sql: str = Field(max_length=64 * 1024)
     explain: bool = False
 
 
-class Wanted(BaseModel):
+class ViewsToVerify(BaseModel):
     """Views to verify; none: all."""
 
     views: list[str] = Field(default_factory=list, max_length=1_000)
@@ -136,7 +136,7 @@ def _add_rows(made: APIRouter, service: Service) -> None:
         )
 
     @made.post("/dashboard/sql")
-    async def sql(statement: Statement) -> Response:
+    async def sql(statement: StatementText) -> Response:
         if statement.explain:
             text = await service.run(db.explain, statement.sql)
             return JSONResponse({"explain": text})
@@ -152,7 +152,7 @@ def _add_verification(made: APIRouter, service: Service, verifier: Verifier) -> 
         return JSONResponse(plain_run(verifier.last()))
 
     @made.post("/dashboard/verify")
-    async def verify(wanted: Wanted) -> Response:
+    async def verify(wanted: ViewsToVerify) -> Response:
         _need_views(db, wanted.views)
         return JSONResponse(plain_run(verifier.begin(wanted.views)), status_code=202)
 

@@ -30,7 +30,7 @@ _SPACE = re.compile(r"[ \t\n\r]*+")
 _SCALAR = re.compile(r"[^ \t\n\r,\]}]{1,5000}+")
 
 
-class Reader:
+class JsonReader:
     """Reads documents as one decoder does; lists have at most `most` elements."""
 
     def __init__(self, decoder: json.JSONDecoder, most: int):

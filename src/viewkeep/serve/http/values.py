@@ -21,7 +21,7 @@ from typing import Any
 from viewkeep.access.incoming import TOO_FINE
 from viewkeep.access.writes import named_key
 from viewkeep.errors import InvalidRow
-from viewkeep.serve.http.pieces import WHOLE, Reader, written
+from viewkeep.serve.http.pieces import WHOLE, JsonReader, written
 from viewkeep.types import DataType, Schema
 
 MEDIA_TYPE = "application/json"
@@ -43,7 +43,9 @@ def loads(text: bytes, most: int = sys.maxsize) -> Any:
     """
     if len(text) <= WHOLE:
         return json.loads(text, cls=_Decoder)
-    return Reader(_Decoder(), most).read(text.decode(json.detect_encoding(text), "surrogatepass"))
+    return JsonReader(_Decoder(), most).read(
+        text.decode(json.detect_encoding(text), "surrogatepass")
+    )
 
 
 def row_of(given: Mapping[str, Any], schema: Schema, where: str) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from itertools import chain
 
 from viewkeep.errors import ViewkeepError
 from viewkeep.serve.mysql.faults import Fault, fault_of, unsupported
-from viewkeep.serve.mysql.literals import Statement
-from viewkeep.serve.mysql.protocol.answers import Answer, Done, Rows
+from viewkeep.serve.mysql.literals import SplitStatement
+from viewkeep.serve.mysql.protocol.answers import Answer, Done, RowsAnswer
 from viewkeep.serve.mysql.protocol.fields import (
     TEXT_CHARSET,
     VAR_STRING,
@@ -37,7 +37,7 @@ from viewkeep.serve.mysql.protocol.packets import (
     ok,
 )
 from viewkeep.serve.mysql.protocol.parameters import Types, read_parameters
-from viewkeep.serve.mysql.protocol.wire import Gone, OutOfOrder, TooLarge, Wire
+from viewkeep.serve.mysql.protocol.wire import Gone, OutOfOrder, PacketTooLarge, Wire
 from viewkeep.serve.mysql.session.session import ClientSession, Shared, Who
 from viewkeep.serve.service import serving
 
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 class _Prepared:
     """A statement that a client has prepared."""
 
-    def __init__(self, statement: Statement):
+    def __init__(self, statement: SplitStatement):
         self.statement = statement
         self.types: Types | None = None
         self.long: dict[int, bytes] = {}
@@ -104,7 +104,7 @@ class Connection:
             pass
         except TimeoutError:
             self._refuse(Fault(1159, "08S01", "the handshake took too long"))
-        except TooLarge as large:
+        except PacketTooLarge as large:
             self._refuse(Fault(1153, "08S01", str(large)))
         except OutOfOrder as wrong:
             self._refuse(Fault(1156, "08S01", str(wrong)))
@@ -175,7 +175,7 @@ class Connection:
         """One command; an error of it is sent, and the connection goes on."""
         try:
             await self._do(data[0], data)
-        except (Gone, Malformed, TooLarge):
+        except (Gone, Malformed, PacketTooLarge):
             raise
         except Exception as raised:
             fault = fault_of(raised)
@@ -299,7 +299,7 @@ class Connection:
             return
         held = sum(map(len, prepared.long.values()))
         if held + cursor.left > self._shared.service.settings.max_body:
-            raise TooLarge("the long values of a statement are larger than a packet may be")
+            raise PacketTooLarge("the long values of a statement are larger than a packet may be")
         prepared.long[place] = prepared.long.get(place, b"") + cursor.rest()
 
     def _find(self, number: int) -> _Prepared:
@@ -320,7 +320,7 @@ class Connection:
         await self._wire.stream(chain(head, rows, (end,)))
 
     def _packets(
-        self, answer: Rows, status: int, warnings: int, *, binary: bool
+        self, answer: RowsAnswer, status: int, warnings: int, *, binary: bool
     ) -> tuple[list[bytes], Iterator[bytes], bytes]:
         """The packets of rows: what stands before them, they themselves, and the end."""
         codec = self._session.variables.codec

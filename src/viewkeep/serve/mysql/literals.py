@@ -86,7 +86,7 @@ MARK = "\0"  # begins the mark of a constant in a shape; no statement has it
 
 
 @dataclass(frozen=True)
-class Statement:
+class SplitStatement:
     """One statement: its shape and its constants."""
 
     shape: str
@@ -112,7 +112,7 @@ class Statement:
         if has_more_tokens(text, most_tokens, MySQL):
             raise Fault(1153, "HY000", f"a statement has at most {most_tokens:,} tokens here")
 
-    def bound(self, given: Sequence[Constant | bool | None]) -> Statement:
+    def bound(self, given: Sequence[Constant | bool | None]) -> SplitStatement:
         """The statement with values in the places of its `?`."""
         values: list[Constant] = []
         own, theirs = iter(self.values), iter(given)
@@ -128,7 +128,7 @@ class Statement:
                 return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
             return _signed(value, values)
 
-        return Statement(_PLACE.sub(fill, self.shape), tuple(values))
+        return SplitStatement(_PLACE.sub(fill, self.shape), tuple(values))
 
     def written(self, write: Callable[[int, Constant], str]) -> str:
         """The text, with each constant as `write` gives it for its place."""
@@ -181,13 +181,13 @@ def _signed(value: Constant, values: list[Constant]) -> str:
     return f"(-{MARK}{_KINDS[type(value)]})"
 
 
-def split(text: str, longest: int = sys.maxsize, most: int = sys.maxsize) -> list[Statement]:
+def split(text: str, longest: int = sys.maxsize, most: int = sys.maxsize) -> list[SplitStatement]:
     """The statements of a text; a Fault where it has what no statement has.
 
     A Fault, too, for more than `most` statements, or more than `longest` characters without the
     constants.
     """
-    found: list[Statement] = []
+    found: list[SplitStatement] = []
     shape: list[str] = []
     values: list[Constant] = []
     at = marks = length = 0
@@ -198,7 +198,7 @@ def split(text: str, longest: int = sys.maxsize, most: int = sys.maxsize) -> lis
         nonlocal marks
         joined = "".join(shape).strip()
         if joined:
-            found.append(Statement(joined, tuple(values), marks))
+            found.append(SplitStatement(joined, tuple(values), marks))
             if len(found) > most:
                 raise Fault(1153, "HY000", f"a text has at most {most:,} statements")
         shape.clear()

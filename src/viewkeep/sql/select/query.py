@@ -35,7 +35,7 @@ from viewkeep.sql.relations.scope import (
 )
 from viewkeep.sql.select.order_by import Order, count_of, directed, order_of, ordered_also, top
 from viewkeep.sql.select.select_list import decide, over_groups, over_rows, spelt_items
-from viewkeep.sql.select.set_operations import Branch, combined
+from viewkeep.sql.select.set_operations import SetBranch, combined
 from viewkeep.sql.statements.nodes import Query
 from viewkeep.sql.subqueries.as_joins import Inner, Subqueries
 
@@ -106,10 +106,10 @@ def _lowered(
 def _combined(tree: exp.SetOperation, lowered: Callable[[exp.Expr], Lowered]) -> Lowered:
     """UNION, INTERSECT and EXCEPT, with ORDER BY and LIMIT of the whole."""
 
-    def branch(part: exp.Expr) -> Branch:
+    def branch(part: exp.Expr) -> SetBranch:
         made = lowered(part)
         made = made.topped(text_of(part))
-        return Branch(made.node, made.items)
+        return SetBranch(made.node, made.items)
 
     made = combined(tree, branch)
     scope = relation_scope(made.node, {item.name: item.expr for item in made.items}, "")

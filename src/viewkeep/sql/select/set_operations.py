@@ -29,7 +29,7 @@ _OWN = ("order", "limit", "offset", "with_")
 
 
 @dataclass(frozen=True)
-class Branch:
+class SetBranch:
     """The rows of a query: its node and its items over it."""
 
     node: Node
@@ -39,13 +39,13 @@ class Branch:
     def exprs(self) -> list[Expr]:
         return [item.expr for item in self.items]
 
-    def over(self, node: Node, exprs: Sequence[Expr]) -> Branch:
+    def over(self, node: Node, exprs: Sequence[Expr]) -> SetBranch:
         """The same items of another node."""
         pairs = zip(self.items, exprs, strict=True)
-        return Branch(node, tuple(replace(item, expr=expr) for item, expr in pairs))
+        return SetBranch(node, tuple(replace(item, expr=expr) for item, expr in pairs))
 
 
-def combined(tree: exp.SetOperation, lowered: Callable[[exp.Expr], Branch]) -> Branch:
+def combined(tree: exp.SetOperation, lowered: Callable[[exp.Expr], SetBranch]) -> SetBranch:
     """The rows of a set operation; `lowered` gives those of a query that is none."""
     if isinstance(tree, exp.Union):
         made = _union_all(_branches(tree, lowered))
@@ -67,7 +67,7 @@ def combined(tree: exp.SetOperation, lowered: Callable[[exp.Expr], Branch]) -> B
     return left.over(Join(kind, left.node, right.node, on), left.exprs)
 
 
-def _refuse_arrays(tree: exp.SetOperation, branch: Branch) -> None:
+def _refuse_arrays(tree: exp.SetOperation, branch: SetBranch) -> None:
     for item in branch.items:
         if item.expr.type.is_array:
             raise Unsupported(
@@ -77,9 +77,9 @@ def _refuse_arrays(tree: exp.SetOperation, branch: Branch) -> None:
             )
 
 
-def _branches(tree: exp.SetOperation, lowered: Callable[[exp.Expr], Branch]) -> list[Branch]:
+def _branches(tree: exp.SetOperation, lowered: Callable[[exp.Expr], SetBranch]) -> list[SetBranch]:
     """The branches of a union, with those of unions inside it that need no step of their own."""
-    parts: list[list[Branch]] = []
+    parts: list[list[SetBranch]] = []
     for side in (tree.this, tree.expression):
         inner = side
         while isinstance(inner, exp.Subquery) and not inner.alias:
@@ -94,7 +94,7 @@ def _branches(tree: exp.SetOperation, lowered: Callable[[exp.Expr], Branch]) -> 
     return _widened(tree, [branch for part in parts for branch in part])
 
 
-def _widened(tree: exp.SetOperation, branches: Sequence[Branch]) -> list[Branch]:
+def _widened(tree: exp.SetOperation, branches: Sequence[SetBranch]) -> list[SetBranch]:
     """The branches with their columns in the common types."""
     kind = type(tree).__name__.upper()
     if tree.args.get("by_name"):
@@ -125,7 +125,7 @@ def _widened(tree: exp.SetOperation, branches: Sequence[Branch]) -> list[Branch]
     ]
 
 
-def _union_all(branches: Sequence[Branch]) -> Branch:
+def _union_all(branches: Sequence[SetBranch]) -> SetBranch:
     """All rows of all branches; their row keys lie in shown columns, else in slots by type."""
     first = branches[0]
     names: list[str] = []
@@ -157,12 +157,12 @@ def _union_all(branches: Sequence[Branch]) -> Branch:
     return first.over(union, [Ref(name, expr.type) for name, expr in types])
 
 
-def _different(branch: Branch) -> Branch:
+def _different(branch: SetBranch) -> SetBranch:
     node, rewrite = distinct(branch.node, branch.exprs)
     return branch.over(node, [rewrite(expr) for expr in branch.exprs])
 
 
-def _numbered(branch: Branch) -> tuple[Branch, Expr]:
+def _numbered(branch: SetBranch) -> tuple[SetBranch, Expr]:
     """The rows with a number among those of the same values."""
     node, names = computed(branch.node, branch.exprs)
     number = unused(_NUMBER, names_of(node))

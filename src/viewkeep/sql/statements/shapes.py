@@ -24,7 +24,7 @@ _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 @dataclass(frozen=True)
-class Place:
+class Placeholder:
     """Where a value comes from: the numbered place, and whether a minus stands before it."""
 
     number: int
@@ -37,39 +37,39 @@ class Condition:
 
     column: str
     function: str
-    place: Place | None = None
+    place: Placeholder | None = None
 
 
 @dataclass(frozen=True)
-class Lookup:
+class LookupShape:
     """SELECT columns FROM relation WHERE conditions, joined by AND."""
 
     relation: str
     columns: tuple[tuple[str, str], ...] | None  # visible and own name; None: all
     conditions: tuple[Condition, ...]
-    limit: Place | None
+    limit: Placeholder | None
 
 
 @dataclass(frozen=True)
-class Rows:
+class InsertShape:
     """INSERT [OR REPLACE] INTO table [(columns)] VALUES rows of places; None is NULL."""
 
     table: str
     columns: tuple[str, ...] | None
-    rows: tuple[tuple[Place | None, ...], ...]
+    rows: tuple[tuple[Placeholder | None, ...], ...]
     replace: bool
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeShape:
     """UPDATE of columns to places, or without assignments DELETE, by conditions."""
 
     table: str
-    assignments: tuple[tuple[str, Place | None], ...]
+    assignments: tuple[tuple[str, Placeholder | None], ...]
     conditions: tuple[Condition, ...]
 
 
-Shape = Lookup | Rows | Changes
+Shape = LookupShape | InsertShape | ChangeShape
 
 
 class _Other(Exception):
@@ -96,7 +96,7 @@ def _only(tree: exp.Expr, *parts: str) -> None:
             raise _Other
 
 
-def _lookup(tree: exp.Select) -> Lookup:
+def _lookup(tree: exp.Select) -> LookupShape:
     _only(tree, "expressions", "from_", "where", "limit", "order")
     if tree.args.get("from_") is None:
         raise _Other
@@ -105,7 +105,7 @@ def _lookup(tree: exp.Select) -> Lookup:
     for part in order.expressions if order is not None else ():
         _column(part.this, alias)
     limit = tree.args.get("limit")
-    return Lookup(
+    return LookupShape(
         name,
         _items(tree, alias),
         _conditions(tree.args.get("where"), alias),
@@ -113,7 +113,7 @@ def _lookup(tree: exp.Select) -> Lookup:
     )
 
 
-def _limit(tree: exp.Expr) -> Place:
+def _limit(tree: exp.Expr) -> Placeholder:
     place = _place(tree.expression) if isinstance(tree, exp.Limit) else None
     if place is None or place.negative:
         raise _Other
@@ -133,7 +133,7 @@ def _items(tree: exp.Select, alias: str) -> tuple[tuple[str, str], ...] | None:
     return tuple(found)
 
 
-def _rows(tree: exp.Insert) -> Rows:
+def _rows(tree: exp.Insert) -> InsertShape:
     _only(tree, "this", "expression", "alternative")
     alternative = str(tree.args.get("alternative") or "").upper()
     target, values = tree.this, tree.args.get("expression")
@@ -153,10 +153,10 @@ def _rows(tree: exp.Insert) -> Rows:
         if not isinstance(row, exp.Tuple):
             raise _Other
         rows.append(tuple(_value(value) for value in row.expressions))
-    return Rows(name, columns, tuple(rows), alternative == "REPLACE")
+    return InsertShape(name, columns, tuple(rows), alternative == "REPLACE")
 
 
-def _changes(tree: exp.Update | exp.Delete) -> Changes:
+def _changes(tree: exp.Update | exp.Delete) -> ChangeShape:
     _only(tree, "this", "expressions", "where")
     name, alias = _relation(tree.this)
     assignments = []
@@ -164,7 +164,7 @@ def _changes(tree: exp.Update | exp.Delete) -> Changes:
         if not isinstance(part, exp.EQ):
             raise _Other
         assignments.append((_column(part.this, alias), _value(part.expression)))
-    return Changes(name, tuple(assignments), _conditions(tree.args.get("where"), alias))
+    return ChangeShape(name, tuple(assignments), _conditions(tree.args.get("where"), alias))
 
 
 def _relation(tree: exp.Expr) -> tuple[str, str]:
@@ -225,7 +225,7 @@ def _condition(tree: exp.Expr, alias: str) -> Condition:
     return Condition(_column(tree.expression, alias), _MIRRORED.get(function, function), place)
 
 
-def _value(tree: exp.Expr) -> Place | None:
+def _value(tree: exp.Expr) -> Placeholder | None:
     """A place, or None for NULL."""
     if isinstance(tree, exp.Null):
         return None
@@ -235,9 +235,9 @@ def _value(tree: exp.Expr) -> Place | None:
     return place
 
 
-def _place(tree: exp.Expr) -> Place | None:
+def _place(tree: exp.Expr) -> Placeholder | None:
     if isinstance(tree, exp.Neg):
         inner = _place(tree.this)
-        return None if inner is None or inner.negative else Place(inner.number, True)
+        return None if inner is None or inner.negative else Placeholder(inner.number, True)
     number = place_of(tree)
-    return None if number is None else Place(number)
+    return None if number is None else Placeholder(number)

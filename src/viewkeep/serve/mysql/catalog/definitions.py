@@ -15,7 +15,7 @@ from viewkeep.database import Database
 from viewkeep.serve.mysql.catalog import declare
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings, localise, parse, rewrite, spark_sql
 from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault, unsupported
-from viewkeep.serve.mysql.literals import Statement
+from viewkeep.serve.mysql.literals import SplitStatement
 
 Warn = Callable[[str], None]
 _VIEW_PARTS = ("this", "kind", "expression", "exists", "replace")
@@ -24,7 +24,7 @@ _VIEW_PARTS = ("this", "kind", "expression", "exists", "replace")
 def define(
     db: Database,
     session: Session,
-    statement: Statement,
+    statement: SplitStatement,
     around: Surroundings,
     ignore_constraints: bool,
     warn: Warn,

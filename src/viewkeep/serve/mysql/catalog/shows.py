@@ -19,8 +19,8 @@ from viewkeep.serve.mysql.catalog.system_queries import System
 from viewkeep.serve.mysql.catalog.variables import CHARSET, COLLATION, ENGINE
 from viewkeep.serve.mysql.dialect.rewrite import SYSTEM_SCHEMAS, parse
 from viewkeep.serve.mysql.faults import DATABASE_NAME, no_database, unsupported
-from viewkeep.serve.mysql.literals import Statement
-from viewkeep.serve.mysql.protocol.answers import Rows, frame_rows, text_rows
+from viewkeep.serve.mysql.literals import SplitStatement
+from viewkeep.serve.mysql.protocol.answers import RowsAnswer, frame_rows, text_rows
 
 _INDEX = (
     "Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name", "Collation", "Cardinality",
@@ -65,7 +65,7 @@ class Shows:
     def __init__(self, information: Information, system: System):
         self._information, self._system = information, system
 
-    def describe(self, statement: Statement) -> Rows | None:
+    def describe(self, statement: SplitStatement) -> RowsAnswer | None:
         """DESCRIBE t [column]; None if the statement explains a query."""
         match = _DESCRIBE.match(statement.shape)
         if match is None:
@@ -74,15 +74,15 @@ class Shows:
         if match[2] is None:
             return rows
         wanted = _bare(match[2])
-        return Rows(rows.header, [row for row in rows.rows if row[0] == wanted])
+        return RowsAnswer(rows.header, [row for row in rows.rows if row[0] == wanted])
 
     def show(
         self,
-        statement: Statement,
+        statement: SplitStatement,
         variables: Sequence[tuple[str, str]],
         warnings: Sequence[Warning],
         status: Sequence[tuple[str, str]],
-    ) -> Rows:
+    ) -> RowsAnswer:
         """The answer to a SHOW; the rest is what the session knows of itself."""
         if re.fullmatch(r"SHOW\s+COUNT\s*\(\s*\*\s*\)\s+WARNINGS", statement.shape, re.IGNORECASE):
             return text_rows(["@@session.warning_count"], [[len(warnings)]])
@@ -101,7 +101,7 @@ class Shows:
         variables: Sequence[tuple[str, str]],
         warnings: Sequence[Warning],
         status: Sequence[tuple[str, str]],
-    ) -> Rows:
+    ) -> RowsAnswer:
         what, target = str(tree.this).upper(), tree.args.get("target")
         name = "" if target is None else target.name.lower()
         own = tree.args.get("db") is None or tree.args["db"].name.lower() == DATABASE_NAME
@@ -145,18 +145,18 @@ class Shows:
             return text_rows(_EMPTY[what].split(), [])
         raise unsupported(f"SHOW {what} is not there")
 
-    def _chosen(self, rows: Rows, tree: exp.Show) -> Rows:
+    def _chosen(self, rows: RowsAnswer, tree: exp.Show) -> RowsAnswer:
         like, where = tree.args.get("like"), tree.args.get("where")
         if like is not None:
             matches = _matcher(like.name)
-            return Rows(rows.header, [row for row in rows.rows if matches(str(row[0]))])
+            return RowsAnswer(rows.header, [row for row in rows.rows if matches(str(row[0]))])
         if where is not None:
             names = [field.name for field in rows.fields]
             frame = pl.DataFrame(rows.rows, schema=names, orient="row", infer_schema_length=None)
             return frame_rows(self._system.filtered(frame, where))
         return rows
 
-    def _tables(self, full: bool, own: bool) -> Rows:
+    def _tables(self, full: bool, own: bool) -> RowsAnswer:
         relations = self._information.relations() if own else []
         names = [f"Tables_in_{DATABASE_NAME}"]
         if not full:
@@ -164,7 +164,7 @@ class Shows:
         kinds = {True: "VIEW", False: "BASE TABLE"}
         return text_rows([*names, "Table_type"], [[name, kinds[view]] for name, view in relations])
 
-    def _columns(self, name: str, full: bool) -> Rows:
+    def _columns(self, name: str, full: bool) -> RowsAnswer:
         key = self._information.key(name)
         rows: list[list[Any]] = []
         for column in self._information.columns(name):
@@ -181,7 +181,7 @@ class Shows:
             names = [*names[:2], "Collation", *names[2:], "Privileges", "Comment"]
         return text_rows(names, rows)
 
-    def _index(self, name: str) -> Rows:
+    def _index(self, name: str) -> RowsAnswer:
         self._information.columns(name)  # an unknown table is an error
         rows = [
             [
@@ -205,7 +205,7 @@ class Shows:
         ]
         return text_rows(_INDEX, rows)
 
-    def _create(self, name: str) -> Rows:
+    def _create(self, name: str) -> RowsAnswer:
         sql = self._information.view_sql(name)
         if sql is not None:
             text = f"CREATE VIEW {_quoted(name)} AS {sql}"
@@ -218,7 +218,7 @@ class Shows:
         text = f"CREATE TABLE {_quoted(name)} (\n  {body}\n) {options}"
         return text_rows(["Table", "Create Table"], [[name, text]])
 
-    def _table_status(self, own: bool) -> Rows:
+    def _table_status(self, own: bool) -> RowsAnswer:
         rows: list[list[Any]] = []
         for name, is_view in self._information.relations() if own else []:
             row: dict[str, Any] = dict.fromkeys(_STATUS)
@@ -228,16 +228,16 @@ class Shows:
             rows.append(list(row.values()))
         return text_rows(_STATUS, rows)
 
-    def _as(self, table: str, names: list[str]) -> Rows:
+    def _as(self, table: str, names: list[str]) -> RowsAnswer:
         frame = self._information.table("information_schema", table)
         return frame_rows(frame, names)
 
 
-def _renamed(statement: Statement) -> Statement:
+def _renamed(statement: SplitStatement) -> SplitStatement:
     shape = statement.shape
     for pattern, name in _SYNONYMS:
         shape = pattern.sub(name, shape)
-    return Statement(shape, statement.values)
+    return SplitStatement(shape, statement.values)
 
 
 def _defined(column: Declared) -> str:

@@ -12,12 +12,12 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from viewkeep.access.duckdb.pool import DuckError, DuckPool, Relations
+from viewkeep.access.duckdb.pool import DuckError, DuckPool, DuckRelations
 from viewkeep.engine.budget import MIB, Turns, of_query
 from viewkeep.serve.mysql.catalog.information_schema import Information
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings, localise, name_columns, settle
 from viewkeep.serve.mysql.faults import syntax
-from viewkeep.serve.mysql.protocol.answers import Header, Rows, frame_rows
+from viewkeep.serve.mysql.protocol.answers import Header, RowsAnswer, frame_rows
 from viewkeep.serve.mysql.protocol.fields import field_of
 from viewkeep.sql.duckdb_sql.likes import linear_likes
 
@@ -34,7 +34,7 @@ class System:
         self._turns = Turns(AT_ONCE * MEMORY)
         self._pool = DuckPool()
 
-    def answer(self, tree: exp.Expr, around: Surroundings) -> Rows:
+    def answer(self, tree: exp.Expr, around: Surroundings) -> RowsAnswer:
         """The rows of a query."""
         tree = tree.copy()
         localise(tree, around)
@@ -43,7 +43,7 @@ class System:
         constant = _constants(tree)
         if constant is not None:
             fields = [field_of(n, _type(v)) for n, v in zip(names, constant, strict=True)]
-            return Rows(Header(fields), [tuple(constant)])
+            return RowsAnswer(Header(fields), [tuple(constant)])
         frames: dict[str, pl.DataFrame] = {}
         for table in tree.find_all(exp.Table):
             if not table.db:
@@ -68,7 +68,7 @@ class System:
         text = linear_likes(tree).sql("duckdb", comments=False)
         with of_query() as around:
             budget = around.part(MEMORY, self._turns)
-        with budget.applied(), Relations(budget) as relations:
+        with budget.applied(), DuckRelations(budget) as relations:
             for name, frame in frames.items():
                 relations.add(name, frame.clear().to_arrow(), [frame])
             try:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from viewkeep.serve.mysql.dialect.rewrite import parse
 from viewkeep.serve.mysql.faults import Fault, syntax
-from viewkeep.serve.mysql.literals import Statement
+from viewkeep.serve.mysql.literals import SplitStatement
 
 _TRANSACTION = re.compile(r"^SET\s+(?:(?:SESSION|LOCAL|GLOBAL)\s+)?TRANSACTION\b", re.IGNORECASE)
 
@@ -22,7 +22,7 @@ Evaluate = Callable[[list[exp.Expr]], list[Any]]
 
 
 @dataclass(frozen=True)
-class Assignment:
+class VariableAssignment:
     """A variable and its value; `own` for @name, `charset` for SET NAMES."""
 
     name: str
@@ -31,7 +31,7 @@ class Assignment:
     charset: bool = False
 
 
-def assignments_of(statement: Statement, evaluate: Evaluate) -> list[Assignment]:
+def assignments_of(statement: SplitStatement, evaluate: Evaluate) -> list[VariableAssignment]:
     """What a SET sets; isolation levels are taken and change nothing."""
     if _TRANSACTION.match(statement.shape):
         return []
@@ -44,7 +44,7 @@ def assignments_of(statement: Statement, evaluate: Evaluate) -> list[Assignment]
         if kind == "TRANSACTION":
             continue
         if kind in ("NAMES", "CHARACTER SET"):
-            found.append(Assignment("names", item.this.name, charset=True))
+            found.append(VariableAssignment("names", item.this.name, charset=True))
             continue
         if kind == "GLOBAL":
             raise Fault(1227, "42000", "variables are set for a session, not for the server")
@@ -54,7 +54,9 @@ def assignments_of(statement: Statement, evaluate: Evaluate) -> list[Assignment]
         if isinstance(pair.this, exp.SessionParameter) and pair.this.args.get("kind") == "global":
             raise Fault(1227, "42000", "variables are set for a session, not for the server")
         own = isinstance(pair.this, exp.Parameter)
-        found.append(Assignment(pair.this.name.lower(), _value(pair.expression, evaluate), own))
+        found.append(
+            VariableAssignment(pair.this.name.lower(), _value(pair.expression, evaluate), own)
+        )
     return found
 
 

@@ -18,7 +18,7 @@ from sqlglot.dialects import MySQL
 from sqlglot.errors import SqlglotError, UnsupportedError
 
 from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault, no_database, syntax, unsupported
-from viewkeep.serve.mysql.literals import Constant, Statement, mysql_text
+from viewkeep.serve.mysql.literals import Constant, SplitStatement, mysql_text
 from viewkeep.types import BOOLEAN, Schema
 
 SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
@@ -42,14 +42,14 @@ class Surroundings:
     functions: dict[str, Callable[[], object]] = field(default_factory=dict)
 
 
-def parse(statement: Statement) -> exp.Expr:
+def parse(statement: SplitStatement) -> exp.Expr:
     """The tree of a statement with its constants in it; long ones are not gone through again."""
     if not any(isinstance(value, str | bytes) and len(value) > _LONG for value in statement.values):
         return _parsed(statement.text)
     return close_all(parse_open(statement), statement.values)
 
 
-def parse_open(statement: Statement) -> exp.Expr:
+def parse_open(statement: SplitStatement) -> exp.Expr:
     """The tree of a statement with its constants as places, where that parses; else as `parse`."""
     try:
         return _parsed(statement.written(lambda place, _: f":{PLACE}{place}"))

@@ -19,8 +19,8 @@ from viewkeep.access.results import Result
 from viewkeep.serve.mysql.dialect import rewrite
 from viewkeep.serve.mysql.dialect.rewrite import PLACE, Surroundings
 from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault, unsupported
-from viewkeep.serve.mysql.literals import Constant, Statement, mysql_text
-from viewkeep.serve.mysql.protocol.answers import Header, Rows
+from viewkeep.serve.mysql.literals import Constant, SplitStatement, mysql_text
+from viewkeep.serve.mysql.protocol.answers import Header, RowsAnswer
 from viewkeep.serve.mysql.protocol.fields import field_of
 from viewkeep.sql.parse.validate import refuse_rest
 
@@ -49,7 +49,7 @@ class Translation:
     header: Header | None = None  # of the last answer, which had these columns:
     columns: tuple[list[str], list[pl.DataType]] | None = None
 
-    def rows(self, result: Result) -> Rows:
+    def rows(self, result: Result) -> RowsAnswer:
         """A result as the answer to the statement."""
         columns = (result.columns, result.types)
         if self.header is None or self.columns != columns:
@@ -57,9 +57,9 @@ class Translation:
             pairs = zip(names, columns[1], strict=True)
             self.header = Header([field_of(name, type) for name, type in pairs])
             self.columns = columns
-        return Rows(self.header, result.tuples())
+        return RowsAnswer(self.header, result.tuples())
 
-    def values(self, statement: Statement) -> list[Any]:
+    def values(self, statement: SplitStatement) -> list[Any]:
         """The values for the `?` of the text."""
         given = statement.values
         return [given[place] for place in self.places]
@@ -74,7 +74,7 @@ class Translator:
         self._lock = threading.Lock()  # translations are made in threads
         self._made: OrderedDict[tuple[str, int, tuple[Constant, ...]], Translation] = OrderedDict()
 
-    def find(self, statement: Statement, version: int) -> Translation | None:
+    def find(self, statement: SplitStatement, version: int) -> Translation | None:
         """The translation of a statement, if there is one for this plan version."""
         closed = self._closed.get((statement.shape, version))
         if closed is None:
@@ -82,7 +82,7 @@ class Translator:
         fixed = tuple([statement.values[place] for place in closed])
         return self._made.get((statement.shape, version, fixed))
 
-    def find_point(self, statement: Statement) -> Translation | None:
+    def find_point(self, statement: SplitStatement) -> Translation | None:
         """A translation that was a read by key when it was made; the plan may be another now."""
         newest = self._points.get(statement.shape)
         if newest is None:
@@ -90,7 +90,7 @@ class Translator:
         found = self.find(statement, newest)
         return found if found is not None and found.is_point else None
 
-    def note_point(self, statement: Statement, version: int) -> None:
+    def note_point(self, statement: SplitStatement, version: int) -> None:
         """A translation of this plan version reads one row by its key."""
         if len(self._points) >= _KEPT:
             self._points.clear()
@@ -98,7 +98,7 @@ class Translator:
 
     def make(
         self,
-        statement: Statement,
+        statement: SplitStatement,
         version: int,
         around: Surroundings,
     ) -> Translation:
@@ -112,7 +112,7 @@ class Translator:
             )
             raise
 
-    def _make(self, statement: Statement, version: int, around: Surroundings) -> Translation:
+    def _make(self, statement: SplitStatement, version: int, around: Surroundings) -> Translation:
         tree = rewrite.parse_open(statement)
         rewrite.localise(tree, around)
         system = isinstance(tree, exp.Query) and rewrite.is_system(tree, around)
@@ -145,7 +145,7 @@ class Translator:
         return made
 
     def _keep(
-        self, statement: Statement, version: int, made: Translation, around: Surroundings
+        self, statement: SplitStatement, version: int, made: Translation, around: Surroundings
     ) -> None:
         if len(statement.shape) > _LONGEST_SHAPE:
             return

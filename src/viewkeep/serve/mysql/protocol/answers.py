@@ -45,7 +45,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsAnswer:
     """The rows of a query."""
 
     header: Header
@@ -65,20 +65,20 @@ class Done:
     info: str = ""
 
 
-Answer: TypeAlias = Rows | Done
+Answer: TypeAlias = RowsAnswer | Done
 
 
-def frame_rows(frame: pl.DataFrame, names: Sequence[str] | None = None) -> Rows:
+def frame_rows(frame: pl.DataFrame, names: Sequence[str] | None = None) -> RowsAnswer:
     """A frame as an answer, under its own names or others."""
     shown = frame.columns if names is None else names
     fields = [field_of(name, dtype) for name, dtype in zip(shown, frame.dtypes, strict=True)]
-    return Rows(Header(fields), frame.rows())
+    return RowsAnswer(Header(fields), frame.rows())
 
 
-def text_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Rows:
+def text_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> RowsAnswer:
     """Rows of texts and whole numbers, as SHOW gives them; a column of numbers has no text."""
     fields = []
     for place, name in enumerate(names):
         numbers = rows and all(isinstance(row[place], int) for row in rows)
         fields.append(field_of(name, pl.Int64() if numbers else pl.String()))
-    return Rows(Header(fields), [tuple(row) for row in rows])
+    return RowsAnswer(Header(fields), [tuple(row) for row in rows])

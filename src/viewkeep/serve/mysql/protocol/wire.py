@@ -35,7 +35,7 @@ class Gone(Exception):
     """The peer has closed the connection, or it was lost."""
 
 
-class TooLarge(Exception):
+class PacketTooLarge(Exception):
     """A packet is larger than this server takes."""
 
 
@@ -125,13 +125,15 @@ class Wire(asyncio.Protocol):
         self._max = max_packet
 
     async def receive(self) -> bytes:
-        """The next payload. TooLarge, OutOfOrder or Gone instead."""
+        """The next payload. PacketTooLarge, OutOfOrder or Gone instead."""
         whole = b""
         while True:
             header = await self._take(4)
             length = header[0] | header[1] << 8 | header[2] << 16
             if len(whole) + length > self._max:
-                raise TooLarge(f"a packet has more than {self._max:,} bytes, which is the limit")
+                raise PacketTooLarge(
+                    f"a packet has more than {self._max:,} bytes, which is the limit"
+                )
             if header[3] != self.sequence & 0xFF:
                 raise OutOfOrder(f"packet {header[3]} came where {self.sequence & 0xFF} was due")
             self.sequence += 1

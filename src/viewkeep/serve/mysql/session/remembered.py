@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from viewkeep.serve.mysql.faults import Fault, syntax
-from viewkeep.serve.mysql.literals import Statement, split
+from viewkeep.serve.mysql.literals import SplitStatement, split
 
 _MOST = 1_000
 _NAME = r"(`[^`]+`|[\w$]+)"
@@ -26,7 +26,7 @@ class Remembered:
     def __init__(self, most_bytes: int):
         self._most = most_bytes
         self._variables: dict[str, Any] = {}
-        self._statements: dict[str, Statement] = {}
+        self._statements: dict[str, SplitStatement] = {}
 
     def get(self, name: str) -> Any:
         """The value of @name; NULL if it was never set."""
@@ -42,7 +42,7 @@ class Remembered:
             )
         self._variables = kept
 
-    def prepare(self, statement: Statement) -> None:
+    def prepare(self, statement: SplitStatement) -> None:
         """PREPARE name FROM text or variable."""
         match = _PREPARE.match(statement.shape)
         if match is None:
@@ -60,7 +60,7 @@ class Remembered:
             )
         self._statements = kept
 
-    def executed(self, statement: Statement) -> tuple[Statement, list[Any]]:
+    def executed(self, statement: SplitStatement) -> tuple[SplitStatement, list[Any]]:
         """EXECUTE name USING variables: the statement and the values for it."""
         match = _EXECUTE.match(statement.shape)
         if match is None:
@@ -71,7 +71,7 @@ class Remembered:
         names = [part.strip()[1:].lower() for part in (match[2] or "").split(",") if part.strip()]
         return found, [self.get(name) for name in names]
 
-    def deallocate(self, statement: Statement) -> None:
+    def deallocate(self, statement: SplitStatement) -> None:
         """DEALLOCATE PREPARE name."""
         match = _DEALLOCATE.match(statement.shape)
         if match is None:

@@ -39,8 +39,8 @@ from viewkeep.serve.mysql.faults import (
     syntax,
     unsupported,
 )
-from viewkeep.serve.mysql.literals import Statement, split
-from viewkeep.serve.mysql.protocol.answers import Answer, Done, Rows, frame_rows
+from viewkeep.serve.mysql.literals import SplitStatement, split
+from viewkeep.serve.mysql.protocol.answers import Answer, Done, RowsAnswer, frame_rows
 from viewkeep.serve.mysql.protocol.fields import Field, field_of, plain_text
 from viewkeep.serve.mysql.protocol.handshake import VERSION
 from viewkeep.serve.mysql.session.remembered import Remembered
@@ -123,14 +123,14 @@ class ClientSession:
 
     # -- statements ----------------------------------------------------------------------------
 
-    async def read(self, text: str) -> list[Statement]:
+    async def read(self, text: str) -> list[SplitStatement]:
         """The statements of a text; a long one is read in a thread."""
         most = self._shared.service.settings.max_statements
         if len(text) < 20_000:
             return split(text, _LONGEST, most)
         return await self._shared.service.parse(split, text, _LONGEST, most)
 
-    async def run(self, statement: Statement) -> Answer:
+    async def run(self, statement: SplitStatement) -> Answer:
         """Run one statement."""
         self._shared.queries += 1
         if statement.parameters:
@@ -154,7 +154,7 @@ class ClientSession:
         self._row_count = answer.affected if isinstance(answer, Done) else -1
         return answer
 
-    async def _check_length(self, statement: Statement) -> None:
+    async def _check_length(self, statement: SplitStatement) -> None:
         """Fault if a statement is too long to be parsed; a long one is looked at in a thread."""
         limits = self._shared.service.settings
         if len(statement.shape) <= limits.max_tokens:
@@ -163,7 +163,7 @@ class ClientSession:
             check = statement.check_length
             await self._shared.service.parse(check, limits.max_sql, limits.max_tokens)
 
-    async def columns(self, statement: Statement) -> list[Field]:
+    async def columns(self, statement: SplitStatement) -> list[Field]:
         """The columns that a prepared statement will have, as far as they are known before."""
         if statement.words[0] not in ("SELECT", "WITH"):
             return []
@@ -182,7 +182,7 @@ class ClientSession:
             raise refused
         return []  # it depends on the values, or it says itself what is wrong when it is run
 
-    def known(self, text: str) -> Rows | None:
+    def known(self, text: str) -> RowsAnswer | None:
         """The answer to a text that is one read by key, met before; else None."""
         statements = split(text)
         if len(statements) != 1:
@@ -193,7 +193,7 @@ class ClientSession:
 
     # -- queries -------------------------------------------------------------------------------
 
-    def _known(self, statement: Statement) -> Rows | None:
+    def _known(self, statement: SplitStatement) -> RowsAnswer | None:
         """The answer to a read by key that was translated before: the fast way, without waiting.
 
         None where it is not that simple. If the plan has changed the read itself fails, and the
@@ -228,7 +228,7 @@ class ClientSession:
             return None
         return "stable" if chosen == "stable" else "latest"
 
-    async def _query(self, statement: Statement) -> Rows:
+    async def _query(self, statement: SplitStatement) -> RowsAnswer:
         translation = await self._translation(statement)
         if translation.system is not None:
             tree = translation.system
@@ -237,7 +237,7 @@ class ClientSession:
             return rows
         return await self._read(translation, statement)
 
-    async def _translation(self, statement: Statement) -> Translation:
+    async def _translation(self, statement: SplitStatement) -> Translation:
         version = self._db.catalog.current().version
         translator = self._shared.translator
         if self.database == DATABASE_NAME:
@@ -246,7 +246,7 @@ class ClientSession:
                 return found
         return await self._run(translator.make, statement, version, self._around)
 
-    async def _read(self, translation: Translation, statement: Statement) -> Rows:
+    async def _read(self, translation: Translation, statement: SplitStatement) -> RowsAnswer:
         """Run a query over tables and views, when the promises of the session can be kept."""
         at = self._at()
         values = translation.values(statement)
@@ -296,7 +296,7 @@ class ClientSession:
         views = self._db.catalog.current().views
         return any(name in views for name in translation.reads)
 
-    def _is_point(self, translation: Translation, statement: Statement) -> bool:
+    def _is_point(self, translation: Translation, statement: SplitStatement) -> bool:
         version = self._db.catalog.current().version
         is_point = self._db.prepare(translation.text).is_point
         if is_point:
@@ -311,17 +311,17 @@ class ClientSession:
         pairs = zip(names, columns, strict=True)
         return [field_of(name, type.polars) for name, (_, type) in pairs]
 
-    async def _explain(self, statement: Statement) -> Rows:
+    async def _explain(self, statement: SplitStatement) -> RowsAnswer:
         described = await self._run(self._shared.shows.describe, statement)
         if described is not None:
             return described
         rest = re.sub(r"^(?:EXPLAIN|DESCRIBE|DESC)\s+", "", statement.shape, flags=re.IGNORECASE)
         rest = re.sub(r"^FORMAT\s*=\s*\w+\s+", "", rest, flags=re.IGNORECASE)
-        inner = Statement(rest, statement.values)
+        inner = SplitStatement(rest, statement.values)
         if inner.words[0] not in ("SELECT", "WITH"):
             raise unsupported("EXPLAIN is for SELECT: other statements have no plan")
 
-        def explain() -> Rows:
+        def explain() -> RowsAnswer:
             tree = rewrite.parse(inner)
             rewrite.localise(tree, self._around)
             tree = rewrite.rewrite(rewrite.settle(tree, self._around), self._around)
@@ -329,7 +329,7 @@ class ClientSession:
 
         return await self._run(explain)
 
-    async def _show(self, statement: Statement) -> Rows:
+    async def _show(self, statement: SplitStatement) -> RowsAnswer:
         status = [
             ("Queries", str(self._shared.queries)),
             ("Ssl_cipher", ""),
@@ -340,7 +340,7 @@ class ClientSession:
 
     # -- writes --------------------------------------------------------------------------------
 
-    async def _insert(self, statement: Statement) -> Done:
+    async def _insert(self, statement: SplitStatement) -> Done:
         done = await self._write(self._insert_now, statement)
         if done is None:
             done = await self._insert_query(statement)
@@ -348,7 +348,7 @@ class ClientSession:
         self._last_id = done.last_id or self._last_id
         return done
 
-    def _insert_now(self, statement: Statement) -> Done | None:
+    def _insert_now(self, statement: SplitStatement) -> Done | None:
         limits = self._shared.service.settings
         check = partial(statement.check_length, limits.max_sql, limits.max_tokens)
         insertion = insertion_of(statement, self._around, self._evaluate, check)
@@ -361,7 +361,7 @@ class ClientSession:
         )
         return writer.insert(self._session, insertion)
 
-    async def _insert_query(self, statement: Statement) -> Done:
+    async def _insert_query(self, statement: SplitStatement) -> Done:
         """INSERT ... SELECT: the query waits as reads do."""
         text = await self._run(self._insert_query_text, statement)
 
@@ -371,13 +371,13 @@ class ClientSession:
         result = await self._promised(insert)
         return Done(result.affected, 0, f"Records: {result.affected}  Duplicates: 0  Warnings: 0")
 
-    def _insert_query_text(self, statement: Statement) -> str:
+    def _insert_query_text(self, statement: SplitStatement) -> str:
         """An INSERT ... SELECT in our rewrite."""
         shape = statement.shape
         replace = statement.words[0] == "REPLACE"
         if replace:
             shape = "INSERT" + shape[len("REPLACE") :]
-        tree = rewrite.parse(Statement(shape, statement.values))
+        tree = rewrite.parse(SplitStatement(shape, statement.values))
         if tree.args.get("ignore") or tree.args.get("conflict"):
             raise unsupported("INSERT ... SELECT takes neither IGNORE nor ON DUPLICATE KEY UPDATE")
         rewrite.localise(tree, self._around)
@@ -387,7 +387,7 @@ class ClientSession:
             text = re.sub(r"^INSERT\s+INTO", "INSERT OR REPLACE INTO", text, count=1)
         return text
 
-    async def _change(self, statement: Statement) -> Done:
+    async def _change(self, statement: SplitStatement) -> Done:
         translation = await self._translation(statement)
         values = translation.values(statement)
         result = await self._write(self._change_now, translation, values)
@@ -408,14 +408,14 @@ class ClientSession:
             ]
         return self._session.sql(translation.text, values)
 
-    async def _truncate(self, statement: Statement) -> Done:
+    async def _truncate(self, statement: SplitStatement) -> Done:
         match = re.fullmatch(rf"TRUNCATE\s+(?:TABLE\s+)?{_NAME}", statement.shape, re.IGNORECASE)
         if match is None:
             raise syntax("TRUNCATE takes the name of a table")
-        await self._change(Statement(f"DELETE FROM {match[1]}", ()))
+        await self._change(SplitStatement(f"DELETE FROM {match[1]}", ()))
         return Done()
 
-    async def _define(self, statement: Statement) -> Done:
+    async def _define(self, statement: SplitStatement) -> Done:
         if statement.words[:2] == ["DROP", "PREPARE"]:
             return await self._deallocate(statement)
         ignore = self.variables.text("viewkeep_constraints") == "ignore"
@@ -439,17 +439,17 @@ class ClientSession:
 
     # -- transactions --------------------------------------------------------------------------
 
-    async def _begin(self, statement: Statement) -> Done:
+    async def _begin(self, statement: SplitStatement) -> Done:
         if statement.words[0] == "START" and statement.words[1:2] != ["TRANSACTION"]:
             raise unsupported(f"this statement is not taken: {statement.text[:80]}")
         self.transactions.begin()
         return Done()
 
-    async def _commit(self, statement: Statement) -> Done:
+    async def _commit(self, statement: SplitStatement) -> Done:
         self.transactions.settle()
         return Done()
 
-    async def _rollback(self, statement: Statement) -> Done:
+    async def _rollback(self, statement: SplitStatement) -> Done:
         stays = self.transactions.rollback(statement.shape)
         if stays is None:
             return Done()
@@ -458,7 +458,7 @@ class ClientSession:
             return Done()
         raise Fault(1196, "HY000", f"{stays} (SET viewkeep_rollback = 'warn' for a warning)")
 
-    async def _savepoint(self, statement: Statement) -> Done:
+    async def _savepoint(self, statement: SplitStatement) -> Done:
         self.transactions.savepoint(statement.shape)
         return Done()
 
@@ -475,14 +475,14 @@ class ClientSession:
             raise no_database(name)
         self.database = self._around.database = known
 
-    async def _use(self, statement: Statement) -> Done:
+    async def _use(self, statement: SplitStatement) -> Done:
         match = _USE.match(statement.shape)
         if match is None:
             raise syntax("USE takes the name of a database")
         self.use(match[1].strip("`"))
         return Done()
 
-    async def _set(self, statement: Statement) -> Done:
+    async def _set(self, statement: SplitStatement) -> Done:
         for item in await self._run(assignments_of, statement, self._evaluate):
             if item.own:
                 self._remembered.set(item.name, item.value)
@@ -498,18 +498,18 @@ class ClientSession:
                     self.transactions.settle()
         return Done()
 
-    async def _prepare(self, statement: Statement) -> Done:
+    async def _prepare(self, statement: SplitStatement) -> Done:
         self._remembered.prepare(statement)
         return Done()
 
-    async def _execute(self, statement: Statement) -> Answer:
+    async def _execute(self, statement: SplitStatement) -> Answer:
         return await self.run(self.bind(*self._remembered.executed(statement)))
 
-    async def _deallocate(self, statement: Statement) -> Done:
+    async def _deallocate(self, statement: SplitStatement) -> Done:
         self._remembered.deallocate(statement)
         return Done()
 
-    def bind(self, statement: Statement, values: Sequence[Any]) -> Statement:
+    def bind(self, statement: SplitStatement, values: Sequence[Any]) -> SplitStatement:
         """A prepared statement with values for its `?`."""
         if len(values) != statement.parameters:
             raise Fault(
@@ -568,7 +568,7 @@ _REFUSED = frozenset(
     ["ANALYZE", "CALL", "CHECK", "CHECKSUM", "DO", "FLUSH", "GRANT", "HANDLER", "KILL", "LOAD",
      "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET", "REVOKE", "TABLE", "XA"]
 )  # fmt: skip
-_HANDLERS: dict[str, Callable[[ClientSession, Statement], Awaitable[Answer]]] = {
+_HANDLERS: dict[str, Callable[[ClientSession, SplitStatement], Awaitable[Answer]]] = {
     **dict.fromkeys(("SELECT", "WITH", "VALUES"), ClientSession._query),
     **dict.fromkeys(("INSERT", "REPLACE"), ClientSession._insert),
     **dict.fromkeys(("UPDATE", "DELETE"), ClientSession._change),

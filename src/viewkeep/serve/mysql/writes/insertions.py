@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings, localise, parse, settle
 from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault, no_database, syntax, unsupported
-from viewkeep.serve.mysql.literals import Statement
+from viewkeep.serve.mysql.literals import SplitStatement
 
 _NAME = r"(?:`(?:[^`]|``)+`|[\w$]+)"
 _HEAD = re.compile(
@@ -57,7 +57,7 @@ Evaluate = Callable[[list[exp.Expr]], list[Any]]
 
 
 def insertion_of(
-    statement: Statement, around: Surroundings, evaluate: Evaluate, check: Callable[[], None]
+    statement: SplitStatement, around: Surroundings, evaluate: Evaluate, check: Callable[[], None]
 ) -> Insertion | None:
     """The insertion that a statement is; None if its rows come from a SELECT.
 
@@ -79,7 +79,7 @@ def insertion_of(
     return _parsed(tree, statement.words[0] == "REPLACE", around, evaluate)
 
 
-def _plain(statement: Statement) -> Insertion | None:
+def _plain(statement: SplitStatement) -> Insertion | None:
     """An insertion of constants alone, read off the shape."""
     shape = statement.shape
     head = _HEAD.match(shape)
@@ -103,7 +103,7 @@ def _plain(statement: Statement) -> Insertion | None:
     )
 
 
-def _rows(shape: str, at: int, statement: Statement) -> list[list[Any]] | None:
+def _rows(shape: str, at: int, statement: SplitStatement) -> list[list[Any]] | None:
     # Constants before VALUES there are none, so those of the rows are all of them.
     constants = iter(statement.values)
     rows: list[list[Any]] = []
@@ -196,11 +196,11 @@ def _constant(node: exp.Expr) -> tuple[bool, Any]:
     return False, None
 
 
-def _as_insert(statement: Statement) -> Statement:
+def _as_insert(statement: SplitStatement) -> SplitStatement:
     """REPLACE as INSERT, which is what the parser knows."""
     if statement.words[0] != "REPLACE":
         return statement
-    return Statement("INSERT" + statement.shape[len("REPLACE") :], statement.values)
+    return SplitStatement("INSERT" + statement.shape[len("REPLACE") :], statement.values)
 
 
 def _bare(name: str) -> str:
