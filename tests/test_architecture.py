@@ -128,6 +128,26 @@ def test_files_are_small_and_say_what_they_are(path: Path) -> None:
         assert ast.get_docstring(ast.parse(text)), "a module opens with what it is"
 
 
+def test_a_folder_says_what_it_holds() -> None:
+    """And the law that its files keep."""
+    for folder in {path.parent for path in MODULES}:
+        tree = ast.parse((folder / "__init__.py").read_text())
+        text = ast.get_docstring(tree) or ""
+        where = folder.relative_to(SOURCE)
+        assert len(text.split()) > 5, f"{where}/__init__.py says what the folder holds"
+        assert "Law" in text or folder == SOURCE, f"{where}/__init__.py states the folder's law"
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    shared = {name: where for name, where in homes.items() if len(where) > 1}
+    assert not shared, f"classes of different modules share a name: {shared}"
+
+
 def test_public_namespace() -> None:
     assert sorted(viewkeep.__all__) == PUBLIC
     for name in PUBLIC:

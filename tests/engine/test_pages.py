@@ -16,7 +16,7 @@ from viewkeep.codec.pages import unpack
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values import pages
-from viewkeep.engine.values.ordered import Changes, advance_values, extremes
+from viewkeep.engine.values.ordered import ValueChanges, advance_values, extremes
 from viewkeep.errors import PipelineError
 from viewkeep.expr import Ref
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, in_order
@@ -88,7 +88,7 @@ class Model:
                 drawn.append((group, value, times))
         return drawn
 
-    def advance(self, drawn: list[tuple[bytes, bytes, int]]) -> tuple[Changes, ShardState]:
+    def advance(self, drawn: list[tuple[bytes, bytes, int]]) -> tuple[ValueChanges, ShardState]:
         """Run an epoch on the shard, without committing it."""
         state = ShardState(self.store, 0, self.epoch, max(self.epoch - 1, 0))
         names = sorted({group for group, _, _ in drawn})
@@ -118,7 +118,7 @@ class Model:
         ]
         assert found == sorted(expected)
 
-    def check(self, changes: Changes, before: Held, touched: list[bytes]) -> None:
+    def check(self, changes: ValueChanges, before: Held, touched: list[bytes]) -> None:
         """What the engine reads of the changes."""
         assert [group_prefix(group) for group in touched] == changes.prefixes
         found = {
@@ -171,7 +171,7 @@ class Model:
         return in_order(frame, self.order).row(-1 if largest else 0)[1:]
 
     def check_scans(
-        self, changes: Changes, before: Held, touched: list[bytes], source: random.Random
+        self, changes: ValueChanges, before: Held, touched: list[bytes], source: random.Random
     ) -> None:
         """Ranges of the values as they were."""
         for place, group in enumerate(touched):

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from viewkeep.access.ranges import KeyRange
+from viewkeep.access.ranges import ScanBounds
 from viewkeep.codec.keys import KEPT, KeyCodec, prefix_end
 
 Pairs: TypeAlias = list[tuple[bytes, bytes]]  # keys and rows
 
 
 def ordered(
-    read: Callable[[KeyRange], Pairs], whole: Callable[[bytes], bytes], bounds: KeyRange
+    read: Callable[[ScanBounds], Pairs], whole: Callable[[bytes], bytes], bounds: ScanBounds
 ) -> Pairs:
     """The rows of a range with their whole keys; `whole` gives that of a row.
 
@@ -58,12 +58,12 @@ def _with_whole_keys(rows: Pairs, whole: Callable[[bytes], bytes], reverse: bool
     return uncut
 
 
-def _within(bounds: KeyRange, run: bytes) -> KeyRange:
+def _within(bounds: ScanBounds, run: bytes) -> ScanBounds:
     """All of a run. Bounds are shorter than KEPT bytes, so they never split one."""
     return replace(bounds, start=run, stop=prefix_end(run) or bounds.stop, limit=None)
 
 
-def _beyond(bounds: KeyRange, run: bytes) -> KeyRange | None:
+def _beyond(bounds: ScanBounds, run: bytes) -> ScanBounds | None:
     """What follows on a run; None if nothing can."""
     if bounds.reverse:
         return replace(bounds, stop=run)

@@ -28,7 +28,7 @@ Fits = Callable[[bytes, bytes], bool]  # whether a key and its row belong to a s
 
 
 @dataclass(frozen=True)
-class KeyRange:
+class ScanBounds:
     """A range of keys: start <= key < stop, backwards if `reverse`, at most `limit` rows.
 
     With `only`, of the keys that match. `origin` identifies the read that a page belongs to, and
@@ -46,7 +46,7 @@ class KeyRange:
     database: str = ""
     last: bytes | None = None
 
-    def page(self) -> KeyRange:
+    def page(self) -> ScanBounds:
         """The bounds with room for one row more, which tells whether the page is the last."""
         return self if self.limit is None else replace(self, limit=self.limit + 1)
 
@@ -54,7 +54,7 @@ class KeyRange:
         """Where to go on after a page that ends with this key."""
         return write_token(_KIND, self.database, (f"{self.origin:08x}", write_bytes(last)))
 
-    def after(self, token: str) -> KeyRange:
+    def after(self, token: str) -> ScanBounds:
         """The bounds of the page after the one that gave this token."""
         parts = read_token(_KIND, self.database, token, _WHAT)
         if len(parts) != 2:
@@ -69,7 +69,7 @@ class KeyRange:
         return replace(self, start=max(self.start, last + b"\0"))
 
 
-EVERYTHING = KeyRange((), b"", None)
+EVERYTHING = ScanBounds((), b"", None)
 
 
 def bounds_of(
@@ -84,7 +84,7 @@ def bounds_of(
     reverse: bool = False,
     after: str | None = None,
     database: str = "",
-) -> KeyRange:
+) -> ScanBounds:
     """The bounds of a prefix or slice, a range, or a range of the columns after a prefix.
 
     A range (lo, hi) is half-open: it holds lo and not hi; None leaves that side open. Together with
@@ -126,14 +126,14 @@ def bounds_of(
         if hi is not None:
             stop = encode(head + key_tuple(hi, rest, what))
     asked = repr((what, start, stop, only and only.wanted, reverse))
-    bounds = KeyRange(head, start, stop, limit, reverse, only, crc32(asked.encode()), database)
+    bounds = ScanBounds(head, start, stop, limit, reverse, only, crc32(asked.encode()), database)
     return bounds if after is None else bounds.after(after)
 
 
 def chunks(
     chunk: Callable[[int, bytes, bytes | None, int], Chunk],
     part: int,
-    bounds: KeyRange,
+    bounds: ScanBounds,
     fits: Fits | None = None,
 ) -> Iterator[list[tuple[bytes, bytes]]]:
     """The rows of one part, a chunk at a time."""
@@ -157,7 +157,7 @@ def chunks(
 def merged(
     chunk: Callable[[int, bytes, bytes | None, int], Chunk],
     parts: Iterable[int],
-    bounds: KeyRange,
+    bounds: ScanBounds,
     fits: Fits | None = None,
 ) -> list[tuple[bytes, bytes]]:
     """The rows of all parts in key order, each part read a chunk at a time."""

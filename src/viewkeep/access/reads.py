@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from viewkeep.access.longkeys import ordered, whole_key
 from viewkeep.access.measures import Measured, measures_of
-from viewkeep.access.ranges import KeyRange, bounds_of
+from viewkeep.access.ranges import ScanBounds, bounds_of
 from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.results import Result
 from viewkeep.access.watch import PublicationWatch
@@ -353,7 +353,7 @@ class DatabaseReader:
         """Rows of a prefix, range or slice at a point."""
         reader = self.open(name, point)
         selection["database"] = self.identity
-        bounds: KeyRange = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
+        bounds: ScanBounds = bounds_of(reader.key_codec, reader.key, reader.name, **selection)
         pairs = ordered(
             lambda part: _pairs(reader, self.store, part, point),
             lambda row: whole_key(reader.key_codec, reader.key_of(row)),
@@ -386,20 +386,20 @@ class DatabaseReader:
         return measured.results()
 
     def chunks_at(
-        self, reader: ViewRelation | TableRelation, bounds: KeyRange, point: ReadPoint
+        self, reader: ViewRelation | TableRelation, bounds: ScanBounds, point: ReadPoint
     ) -> Iterator[list[tuple[bytes, bytes]]]:
         """Keys and row bytes of a range at a point, a chunk at a time, in no order."""
         return chain.from_iterable(self._parts(reader, bounds, point))
 
     def walk_at(
-        self, reader: ViewRelation | TableRelation, bounds: KeyRange, point: ReadPoint
+        self, reader: ViewRelation | TableRelation, bounds: ScanBounds, point: ReadPoint
     ) -> Iterator[tuple[bytes, bytes]]:
         """Keys and row bytes of a range at a point, in the order of the keys as they are stored."""
         parts = self._parts(reader, bounds, point)
         return heapq.merge(*map(chain.from_iterable, parts), key=itemgetter(0))
 
     def _parts(
-        self, reader: ViewRelation | TableRelation, bounds: KeyRange, point: ReadPoint
+        self, reader: ViewRelation | TableRelation, bounds: ScanBounds, point: ReadPoint
     ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
         if isinstance(reader, ViewRelation):
             return reader.parts(self.store, bounds, point.epoch)
@@ -411,7 +411,7 @@ class DatabaseReader:
 
 
 def _pairs(
-    reader: ViewRelation | TableRelation, store: Store, bounds: KeyRange, point: ReadPoint
+    reader: ViewRelation | TableRelation, store: Store, bounds: ScanBounds, point: ReadPoint
 ) -> list[tuple[bytes, bytes]]:
     if isinstance(reader, ViewRelation):
         return reader.scan(store, bounds, point.epoch)

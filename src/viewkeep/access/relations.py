@@ -1,7 +1,7 @@
 """Where the rows of a table or view lie in the store, and how they become dicts and frames.
 
-Law: a relation is read at one epoch (views) or one cut (base tables), which the caller chooses; it never
-looks at the clock of publication itself.
+Law: a relation is read at one epoch (views) or one cut (base tables), which the caller chooses; it
+never looks at the clock of publication itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from viewkeep.access.ranges import Fits, KeyRange, chunks, merged
+from viewkeep.access.ranges import Fits, ScanBounds, chunks, merged
 from viewkeep.access.writes import BaseTable, Key, key_columns, key_tuple
 from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import MAX_KEY
@@ -102,19 +102,21 @@ class ViewRelation:
             )
         return values
 
-    def scan(self, store: Store, bounds: KeyRange, epoch: int | None) -> list[tuple[bytes, bytes]]:
+    def scan(
+        self, store: Store, bounds: ScanBounds, epoch: int | None
+    ) -> list[tuple[bytes, bytes]]:
         """Keys and row bytes of a range, in key order."""
         chunk = self._chunk(store, bounds, epoch)
         return merged(chunk, self.shards_of(bounds.prefix), bounds, self._fits(bounds))
 
     def parts(
-        self, store: Store, bounds: KeyRange, epoch: int | None
+        self, store: Store, bounds: ScanBounds, epoch: int | None
     ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
         """For each shard, keys and row bytes of a range in key order, a chunk at a time."""
         chunk, fits = self._chunk(store, bounds, epoch), self._fits(bounds)
         return [chunks(chunk, shard, bounds, fits) for shard in self.shards_of(bounds.prefix)]
 
-    def _chunk(self, store: Store, bounds: KeyRange, epoch: int | None) -> GetChunk:
+    def _chunk(self, store: Store, bounds: ScanBounds, epoch: int | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
             return store.state_scan(
                 part,
@@ -129,7 +131,7 @@ class ViewRelation:
 
         return chunk
 
-    def _fits(self, bounds: KeyRange) -> Fits | None:
+    def _fits(self, bounds: ScanBounds) -> Fits | None:
         return _fits(bounds.only, self.key_of)
 
     def shards_of(self, prefix: Sequence[object]) -> Iterable[int]:
@@ -139,13 +141,13 @@ class ViewRelation:
         chosen = self.table.shard_codec.encode_one(prefix[: self._shard_width])
         return (hash_key(chosen) % self.shards,)
 
-    def walk(self, store: Store, bounds: KeyRange, epoch: int) -> Iterator[tuple[bytes, bytes]]:
+    def walk(self, store: Store, bounds: ScanBounds, epoch: int) -> Iterator[tuple[bytes, bytes]]:
         """Keys and row bytes of a range in key order, read from shards as they are asked for."""
         parts = [self._walk(store, shard, bounds, epoch) for shard in self.shards_of(bounds.prefix)]
         return heapq.merge(*parts, key=itemgetter(0))
 
     def _walk(
-        self, store: Store, shard: int, bounds: KeyRange, epoch: int
+        self, store: Store, shard: int, bounds: ScanBounds, epoch: int
     ) -> Iterator[tuple[bytes, bytes]]:
         start, more = bounds.start, True
         while more:
@@ -158,7 +160,7 @@ class ViewRelation:
                 start = found.keys[-1] + b"\0"
 
     def changes(
-        self, store: Store, bounds: KeyRange, after: int, upto: int, limit: int
+        self, store: Store, bounds: ScanBounds, after: int, upto: int, limit: int
     ) -> list[tuple[int, bytes, bytes | None, bytes | None]] | None:
         """What epochs in (after, upto] changed in a range: epoch, key, old row, new row.
 
@@ -177,7 +179,7 @@ class ViewRelation:
         return changes
 
     def walk_changes(
-        self, store: Store, bounds: KeyRange, after: int
+        self, store: Store, bounds: ScanBounds, after: int
     ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         """What the epoch next to `after` changed in a range: key, old row, new row.
 
@@ -188,7 +190,7 @@ class ViewRelation:
         return heapq.merge(*parts, key=itemgetter(0))
 
     def _walk_changes(
-        self, store: Store, shard: int, bounds: KeyRange, after: int
+        self, store: Store, shard: int, bounds: ScanBounds, after: int
     ) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
         more = True
         while more:
@@ -200,7 +202,7 @@ class ViewRelation:
                 bounds = replace(bounds, start=found.keys[-1] + b"\0")
 
     def _changed(
-        self, store: Store, shard: int, bounds: KeyRange, after: int, upto: int, limit: int
+        self, store: Store, shard: int, bounds: ScanBounds, after: int, upto: int, limit: int
     ) -> Changed:
         return store.state_changes(
             shard,
@@ -262,19 +264,19 @@ class TableRelation:
         """One row as a dict."""
         return self.base.as_dict(row)
 
-    def scan(self, store: Store, bounds: KeyRange, cut: Cut | None) -> list[tuple[bytes, bytes]]:
+    def scan(self, store: Store, bounds: ScanBounds, cut: Cut | None) -> list[tuple[bytes, bytes]]:
         """Keys and row bytes of a range, in key order."""
         chunk = self._chunk(store, bounds, cut)
         return merged(chunk, range(self.nodes), bounds, self._fits(bounds))
 
     def parts(
-        self, store: Store, bounds: KeyRange, cut: Cut | None
+        self, store: Store, bounds: ScanBounds, cut: Cut | None
     ) -> list[Iterator[list[tuple[bytes, bytes]]]]:
         """For each node, keys and row bytes of a range in key order, a chunk at a time."""
         chunk, fits = self._chunk(store, bounds, cut), self._fits(bounds)
         return [chunks(chunk, node, bounds, fits) for node in range(self.nodes)]
 
-    def _chunk(self, store: Store, bounds: KeyRange, cut: Cut | None) -> GetChunk:
+    def _chunk(self, store: Store, bounds: ScanBounds, cut: Cut | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
             return store.scan(
                 part,
@@ -289,7 +291,7 @@ class TableRelation:
 
         return chunk
 
-    def _fits(self, bounds: KeyRange) -> Fits | None:
+    def _fits(self, bounds: ScanBounds) -> Fits | None:
         return _fits(bounds.only, self.key_of)
 
     def frame(self, rows: Sequence[bytes], names: Sequence[str] | None = None) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from viewkeep.engine.exchange import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values.anchors import move_anchors
 from viewkeep.engine.values.collect import recollect
-from viewkeep.engine.values.ordered import Changes, advance_values, extremes
+from viewkeep.engine.values.ordered import ValueChanges, advance_values, extremes
 from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregates.accumulators import (
     COLLECTIONS,
@@ -55,7 +55,7 @@ def run_aggregate(
     made = [groups[key.name] for key in node.keys]
     made.append(plus(old[kept.rows], groups[kept.rows]))
     made += advance(old, groups, kept.plain)
-    changes: list[Changes] = []
+    changes: list[ValueChanges] = []
     for place, order in enumerate(kept.ordered):
         gain = frames.get(values_name(place), _no_gain(order))
         change = advance_values(state, operator.tables[1 + place], order, groups, gain)
@@ -147,7 +147,7 @@ def _same(old: pl.DataFrame, new: pl.DataFrame, names: Sequence[str]) -> list[bo
 
 
 def _from_order(
-    kept: Accumulators, changes: Changes, old: pl.DataFrame, new: pl.DataFrame
+    kept: Accumulators, changes: ValueChanges, old: pl.DataFrame, new: pl.DataFrame
 ) -> list[pl.Series]:
     """The columns of outputs that read one ordered table; as they were if nothing changed there."""
     order = changes.order

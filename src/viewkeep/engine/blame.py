@@ -19,7 +19,7 @@ from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.rows.delta import TooMany
 from viewkeep.errors import Corrupt, EpochGone, Fenced, OperatorFailed, StoreError
 from viewkeep.plan.explain import title
-from viewkeep.plan.program import Feed, Operator, Program, producer_id
+from viewkeep.plan.program import Operator, OperatorFeed, Program, producer_id
 
 Announce = Callable[[str], None]
 _LONGEST = 500  # characters of a reason
@@ -59,8 +59,8 @@ class Blame:
             self._announce(self._at[-1])
 
     def fan_out(
-        self, delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]], shards: int
-    ) -> Iterator[tuple[Operator, Feed, pl.DataFrame]]:
+        self, delta: pl.DataFrame, consumers: Sequence[tuple[Operator, OperatorFeed]], shards: int
+    ) -> Iterator[tuple[Operator, OperatorFeed, pl.DataFrame]]:
         """`fan_out`, which computes what feeds have in common: if it fails, find out for whom."""
         if self.is_told:
             for operator, feed in consumers:

@@ -23,7 +23,7 @@ from viewkeep.engine.steps import run_steps
 from viewkeep.expr import Expr
 from viewkeep.ops.arrange import ENCODED
 from viewkeep.ops.evaluate import compute
-from viewkeep.plan.program import Feed, Operator, Step
+from viewkeep.plan.program import Operator, OperatorFeed, Step
 
 _TOGETHER = 200  # predicates in one call
 
@@ -32,7 +32,7 @@ class _Share(NamedTuple):
     """What a feed gets of a delta: so many rows, those of a mask if there is one, and its steps."""
 
     operator: Operator
-    feed: Feed
+    feed: OperatorFeed
     mask: pl.Series | None
     height: int
     steps: tuple[Step, ...]
@@ -44,8 +44,8 @@ class _Share(NamedTuple):
 
 
 def fan_out(
-    delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]], shards: int
-) -> Iterator[tuple[Operator, Feed, pl.DataFrame]]:
+    delta: pl.DataFrame, consumers: Sequence[tuple[Operator, OperatorFeed]], shards: int
+) -> Iterator[tuple[Operator, OperatorFeed, pl.DataFrame]]:
     """The rows that come to each feed out of a delta of their producer, where there are any.
 
     Feeds that are local get the shard of each row too; and if many of them keep the same rows, the
@@ -74,7 +74,9 @@ def fan_out(
             yield operator, feed, rows
 
 
-def _shares(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> Iterator[_Share]:
+def _shares(
+    delta: pl.DataFrame, consumers: Sequence[tuple[Operator, OperatorFeed]]
+) -> Iterator[_Share]:
     """The share of each feed that gets any rows."""
     steps = [feed.narrowed[1] for _, feed in consumers]
     masks = _masks(delta, [_predicate(some) for some in steps])

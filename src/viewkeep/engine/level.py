@@ -39,7 +39,7 @@ from viewkeep.engine.steps import run_steps
 from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import changes_of, net_rows
 from viewkeep.plan.nodes import Source
-from viewkeep.plan.program import Feed, Operator, Program, producer_id
+from viewkeep.plan.program import Operator, OperatorFeed, Program, producer_id
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Store
 
@@ -62,7 +62,9 @@ def run_sources(
     progress = Progress()
     rows_in = 0
 
-    def send(delta: pl.DataFrame, consumers: Sequence[tuple[Operator, Feed]]) -> Iterator[Message]:
+    def send(
+        delta: pl.DataFrame, consumers: Sequence[tuple[Operator, OperatorFeed]]
+    ) -> Iterator[Message]:
         for operator, feed, rows in blame.fan_out(delta, consumers, store.shards):
             with blame(operator.id):
                 if feed.local:
@@ -78,7 +80,7 @@ def run_sources(
                 yield from outbox.messages()
 
     tails: list[Tail] = []
-    loads: dict[int, list[tuple[LoadChunk, list[tuple[Operator, Feed]]]]] = {}
+    loads: dict[int, list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]] = {}
     for source in program.sources:
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
@@ -232,7 +234,11 @@ def _hand_on(
 
 
 def _feed(
-    consumer: Executor[Any, Any], feed: Feed, delta: pl.DataFrame, inbox: Inbox, outbox: Outbox
+    consumer: Executor[Any, Any],
+    feed: OperatorFeed,
+    delta: pl.DataFrame,
+    inbox: Inbox,
+    outbox: Outbox,
 ) -> None:
     """Feed a consumer: in memory within the zone, else by the outbox."""
     delta = run_steps(feed.narrowed[1], delta)
@@ -250,10 +256,10 @@ def _source_loads(
     epoch: OpenEpoch,
     node: int,
     source: Source,
-    consumers: Sequence[tuple[Operator, Feed]],
-) -> list[tuple[LoadChunk, list[tuple[Operator, Feed]]]]:
+    consumers: Sequence[tuple[Operator, OperatorFeed]],
+) -> list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]:
     """The next rows to load, with the feeds that miss them: one scan for all at one bound."""
-    by_bound: dict[str, list[tuple[Operator, Feed]]] = {}
+    by_bound: dict[str, list[tuple[Operator, OperatorFeed]]] = {}
     for operator, feed in consumers:
         bound = epoch.loading.get(feed.id, {}).get(str(node))
         if bound is not None:

@@ -20,7 +20,7 @@ from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
 from viewkeep.plan.nodes import Source, Values
-from viewkeep.plan.program import Feed, Program, StateTable
+from viewkeep.plan.program import OperatorFeed, Program, StateTable
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Cut, Store
 
@@ -54,7 +54,7 @@ def _parts(
     store: Store,
     cut: Cut,
     program: Program,
-    feed: Feed,
+    feed: OperatorFeed,
     old: Container[tuple[str, tuple[StateTable, ...]]],
 ) -> list[str]:
     """The parts of a new operator's producer that have rows already."""

@@ -44,7 +44,7 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Part:
+class Unplaced:
     """An operator that is not placed yet. One with state has branches, a reader has sides."""
 
     node: Stateful | Reader
@@ -68,14 +68,14 @@ def root(view: View) -> Stateful:
     return view.node
 
 
-def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, Part]:
+def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, Unplaced]:
     """The parts that these operators stand on and that are not `known`, producers first."""
-    made: dict[str, Part] = {}
+    made: dict[str, Unplaced] = {}
     there = set(known)
-    waiting = list[Stateful | Reader | Part](roots)[::-1]
+    waiting = list[Stateful | Reader | Unplaced](roots)[::-1]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Part):
+        if isinstance(one, Unplaced):
             made[one.node.id] = one
         elif one.id not in there:
             there.add(one.id)
@@ -85,11 +85,11 @@ def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, P
     return made
 
 
-def fused(node: Stateful | Reader) -> Part:
+def fused(node: Stateful | Reader) -> Unplaced:
     """A node with the arrangements that it reads, or the producers below its stateless steps."""
     if isinstance(node, Join | TopK | Window):
-        return Part(node, sides=arrangements(node))
-    return Part(node, branches=tuple(_branches(node.input)))
+        return Unplaced(node, sides=arrangements(node))
+    return Unplaced(node, branches=tuple(_branches(node.input)))
 
 
 def _branches(node: Node) -> Iterator[Branch]:

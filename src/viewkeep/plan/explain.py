@@ -21,7 +21,7 @@ from viewkeep.plan.nodes import (
     Values,
     Window,
 )
-from viewkeep.plan.program import Feed, Operator, Placement, Program, StateTable
+from viewkeep.plan.program import Operator, OperatorFeed, Placement, Program, StateTable
 
 
 def explain(program: Program, names: Collection[str], before: Program | None = None) -> str:
@@ -79,7 +79,7 @@ def _operator(
         yield _INNER, program.by_id[port.producer]
 
 
-def _input(program: Program, operator: Operator, feed: Feed) -> Iterator[_Line]:
+def _input(program: Program, operator: Operator, feed: OperatorFeed) -> Iterator[_Line]:
     for step in reversed(feed.steps):
         yield _INNER, _step(step)
     if not feed.local:

@@ -123,7 +123,7 @@ def _encoded(codec: KeyCodec, columns: Sequence[pl.Series], count: int, name: st
 
 
 @dataclass(frozen=True)
-class Feed:
+class OperatorFeed:
     """What flows into an operator: a producer's changes, through stateless steps.
 
     `producer` is a Source or Values, or the id of the operator that makes the rows. `local` means
@@ -181,7 +181,7 @@ class Operator:
     id: str
     node: Stateful | Reader
     level: int
-    feeds: tuple[Feed, ...]
+    feeds: tuple[OperatorFeed, ...]
     tables: tuple[StateTable, ...]
     ports: tuple[Port, ...] = ()
     zones: tuple[tuple[str, ...], ...] = ()  # output columns that choose the shard, all equal

@@ -13,16 +13,24 @@ from collections.abc import Callable, Mapping, Sequence
 from viewkeep.expr import Ref, references
 from viewkeep.plan.accumulators import accumulators
 from viewkeep.plan.arrangements import Side, traced
-from viewkeep.plan.connect import Branch, Part
+from viewkeep.plan.connect import Branch, Unplaced
 from viewkeep.plan.nodes import Aggregate, Arrange, Join, KeyPart, Source, Values
-from viewkeep.plan.operators import Feed, Operator, Port, Reader, Stateful, StateTable, Steps
+from viewkeep.plan.operators import (
+    Operator,
+    OperatorFeed,
+    Port,
+    Reader,
+    Stateful,
+    StateTable,
+    Steps,
+)
 from viewkeep.types import Column
 
 _Made = Source | Values | Operator
 _Way = tuple[_Made, Steps]
 
 
-def place(part: Part, placed: Mapping[str, Operator], number: Callable[[str], int]) -> Operator:
+def place(part: Unplaced, placed: Mapping[str, Operator], number: Callable[[str], int]) -> Operator:
     """The operator of a part whose producers are `placed`.
 
     `number` gives the state table number for a state key (operator id and purpose).
@@ -75,7 +83,7 @@ class _Stateful:
                 ),
             )
         feeds = tuple(
-            Feed(
+            OperatorFeed(
                 f"{node.id}:{place}",
                 producer.id if isinstance(producer, Operator) else producer,
                 steps,

@@ -12,12 +12,12 @@ from functools import cached_property
 
 from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Aggregate, Join, Source, Values, View
-from viewkeep.plan.operators import Feed, Operator, Port, StateTable, Step, producer_id
+from viewkeep.plan.operators import Operator, OperatorFeed, Port, StateTable, Step, producer_id
 from viewkeep.plan.place import place
 
 __all__ = [
-    "Feed",
     "Operator",
+    "OperatorFeed",
     "Placement",
     "Port",
     "Program",
@@ -67,13 +67,13 @@ class Program:
     def by_id(self) -> dict[str, Operator]:
         return {operator.id: operator for operator in self.operators}
 
-    def consumers(self, producer: str) -> tuple[tuple[Operator, Feed], ...]:
+    def consumers(self, producer: str) -> tuple[tuple[Operator, OperatorFeed], ...]:
         """The operators fed by an operator (its id) or by a base table (`table:NUMBER`)."""
         return self._consumers.get(producer, ())
 
     @cached_property
-    def _consumers(self) -> dict[str, tuple[tuple[Operator, Feed], ...]]:
-        found: dict[str, list[tuple[Operator, Feed]]] = {}
+    def _consumers(self) -> dict[str, tuple[tuple[Operator, OperatorFeed], ...]]:
+        found: dict[str, list[tuple[Operator, OperatorFeed]]] = {}
         for operator in self.operators:
             for feed in operator.feeds:
                 found.setdefault(producer_id(feed.producer), []).append((operator, feed))
@@ -143,7 +143,7 @@ class Program:
         )
 
     @cached_property
-    def constants(self) -> tuple[tuple[Operator, Feed, Values], ...]:
+    def constants(self) -> tuple[tuple[Operator, OperatorFeed, Values], ...]:
         """The feeds of rows that are written in queries."""
         return tuple(
             (operator, feed, feed.producer)

@@ -1,5 +1,8 @@
 """Serving a database to others: HTTP, the MySQL protocol, and the dashboard.
 
+Law: no request takes more time, memory or threads than the settings allow, and none delays
+another without bound.
+
 `viewkeep.serve.Server` and `viewkeep.serve.Settings` are what programs use.
 """
 

@@ -181,7 +181,7 @@ class TableReader(DataSourceReader):
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class PutCount(WriterCommitMessage):
     """How many rows a task has put."""
 
     rows: int
@@ -208,7 +208,7 @@ class TableWriter(DataSourceArrowWriter):
             for part in frame.iter_slices(WRITE_ROWS):
                 store.write(table.put_frame(conform(table.schema, part, table=table.name)))
                 rows += part.height
-        return Written(rows)
+        return PutCount(rows)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Rows are in the table as each task writes them; there is nothing left to do."""

@@ -10,14 +10,14 @@ from viewkeep.stores.contract import Cut, Store
 
 
 @dataclass(frozen=True)
-class Goal:
+class CatchUpGoal:
     """What views hold when they have caught up with all that was written at some time."""
 
     cut: Cut
     plan: int
 
     @classmethod
-    def now(cls, store: Store) -> Goal:
+    def now(cls, store: Store) -> CatchUpGoal:
         plan = newest_plan(store)
         # Views that are repaired come with a plan of their own, once an epoch covers the cut.
         return cls(store.head(), plan.version + bool(plan.repairs))

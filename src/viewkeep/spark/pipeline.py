@@ -40,7 +40,7 @@ from viewkeep.engine.resident import Assignment, End, new_id
 from viewkeep.engine.waiting import Looks
 from viewkeep.errors import Fenced, PipelineError, Timeout, ViewkeepError
 from viewkeep.spark.causes import as_error
-from viewkeep.spark.goal import Goal, behind
+from viewkeep.spark.goal import CatchUpGoal, behind
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.resident import Watch, run_resident
 from viewkeep.spark.runner import run_alone, run_epoch, touch_workers
@@ -138,7 +138,7 @@ class Pipeline:
         self._once = True
         try:
             epochs, pace = Epochs(self._store), Pace(self._limits)
-            goal = Goal.now(self._store)
+            goal = CatchUpGoal.now(self._store)
             while not goal.reached(epochs.read().published):
                 if not self._advance(epochs, lease, pace):
                     break
@@ -175,7 +175,7 @@ class Pipeline:
         Raises PipelineError if the pipeline ended or fails again and again, Timeout (which says how
         far behind the views are) if that took longer than `timeout` seconds.
         """
-        epochs, goal = Epochs(self._store), Goal.now(self._store)
+        epochs, goal = Epochs(self._store), CatchUpGoal.now(self._store)
         deadline = None if timeout is None else time.monotonic() + timeout
         looks, looked = Looks(), time.monotonic()
         while True:

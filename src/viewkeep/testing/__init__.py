@@ -1,5 +1,7 @@
 """Test an application that uses viewkeep: a database in memory, without Spark.
 
+Law: tests see the same rows as applications; the engine is the same.
+
     import viewkeep.testing
 
     with viewkeep.testing.database() as db:

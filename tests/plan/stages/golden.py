@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from viewkeep.plan.connect import Part, connect, root
+from viewkeep.plan.connect import Unplaced, connect, root
 from viewkeep.plan.explain import explain
 from viewkeep.plan.nodes import Filter, Node, Project, Source, Values, View
 from viewkeep.plan.program import Program, compile_program
@@ -151,7 +151,7 @@ def _placed(sql: str) -> str:
     return explain(program(found), [view.name for view in found])
 
 
-def _parts(sql: str) -> dict[str, Part]:
+def _parts(sql: str) -> dict[str, Unplaced]:
     return connect(root(view) for view in views(sql))
 
 

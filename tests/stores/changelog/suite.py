@@ -13,7 +13,7 @@ import pytest
 
 from viewkeep.errors import Corrupt, StoreError
 from viewkeep.stores.changelog import Changelog, Different, Entry, Missing
-from viewkeep.stores.changelog.records import Kind, Record
+from viewkeep.stores.changelog.records import Record, RecordKind
 from viewkeep.stores.contract import StateWrite
 
 ChangelogFactory = Callable[[], Changelog]
@@ -21,7 +21,7 @@ ChangelogFactory = Callable[[], Changelog]
 
 def record(epoch: int, part: int = 1, row: bytes = b"row", shard: int = 0) -> bytes:
     writes = (StateWrite(7, [b"a", b"b"], [row, None]),)
-    return Record(Kind.WRITES, shard, part, epoch, epoch - 1, epoch - 1, writes).encode()
+    return Record(RecordKind.WRITES, shard, part, epoch, epoch - 1, epoch - 1, writes).encode()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from viewkeep.codec.packed import Packed
 from viewkeep.errors import Corrupt
-from viewkeep.stores.changelog.records import Kind, Record, agree, check, decode, same
+from viewkeep.stores.changelog.records import Record, RecordKind, agree, check, decode, same
 from viewkeep.stores.contract import StateWrite
 
 ROWS = st.dictionaries(
@@ -39,14 +39,14 @@ def rows_of(record: Record) -> dict[tuple[int, bytes], bytes | None]:
 
 
 def made(rows: dict[tuple[int, bytes], bytes | None]) -> Record:
-    return Record(Kind.WRITES, 3, 1, 9, 7, 8, writes_of(rows))
+    return Record(RecordKind.WRITES, 3, 1, 9, 7, 8, writes_of(rows))
 
 
 @given(ROWS)
 def test_round_trip(rows: dict[tuple[int, bytes], bytes | None]) -> None:
     record = decode(made(rows).encode(), "it")
     assert rows_of(record) == rows
-    assert replace(record, writes=()) == Record(Kind.WRITES, 3, 1, 9, 7, 8)
+    assert replace(record, writes=()) == Record(RecordKind.WRITES, 3, 1, 9, 7, 8)
 
 
 @given(ROWS, st.randoms(use_true_random=False))
@@ -83,10 +83,10 @@ def test_agree_is_about_rows_that_both_write(one, other) -> None:  # type: ignor
 
 
 def test_other_kinds() -> None:
-    revert = Record(Kind.REVERT, 1, 0xFFFFFFFF, 12, 10)
+    revert = Record(RecordKind.REVERT, 1, 0xFFFFFFFF, 12, 10)
     assert decode(revert.encode(), "it") == revert
     assert not same(revert.encode(), replace(revert, before=9).encode())
-    drop = Record(Kind.DROP, 1, 0x80000007, 12, 0, table=7)
+    drop = Record(RecordKind.DROP, 1, 0x80000007, 12, 0, table=7)
     assert decode(drop.encode(), "it") == drop
 
 

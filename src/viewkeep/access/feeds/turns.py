@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from viewkeep.access.ranges import KeyRange
+from viewkeep.access.ranges import ScanBounds
 from viewkeep.access.relations import ViewRelation
 from viewkeep.stores.contract import Store
 
@@ -54,14 +54,14 @@ class Selection:
 
     identity: Identity
     relation: ViewRelation
-    bounds: KeyRange
+    bounds: ScanBounds
 
     @property
     def rows(self) -> tuple[Identity, bytes, bytes | None]:
         """What tells one selection from others."""
         return self.identity, self.bounds.start, self.bounds.stop
 
-    def after(self, key: bytes | None) -> KeyRange:
+    def after(self, key: bytes | None) -> ScanBounds:
         """The range without the rows up to a key."""
         return self.bounds if key is None else replace(self.bounds, start=key + b"\0")
 

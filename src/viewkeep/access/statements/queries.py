@@ -15,7 +15,7 @@ from itertools import takewhile
 
 import polars as pl
 
-from viewkeep.access.ranges import EVERYTHING, KeyRange, bounds_of
+from viewkeep.access.ranges import EVERYTHING, ScanBounds, bounds_of
 from viewkeep.access.reads import At, DatabaseReader, ReadPoint
 from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.statements.lookups import BY_KEY
@@ -173,7 +173,7 @@ def _rows(
 
 def source_ranges(
     relation: TableRelation | ViewRelation, conditions: list[Expr | None]
-) -> tuple[list[KeyRange], str]:
+) -> tuple[list[ScanBounds], str]:
     """What to scan of a relation for rows that may fulfil one of the conditions, and its name."""
     columns = _shown_key(relation)
     keys = _keys(conditions, columns) if len(columns) == len(relation.key) else None
@@ -230,7 +230,7 @@ def _shown_key(relation: TableRelation | ViewRelation) -> list[Column]:
 
 def _ranges(
     relation: TableRelation | ViewRelation, conditions: list[Expr | None], columns: list[Column]
-) -> tuple[list[KeyRange], str]:
+) -> tuple[list[ScanBounds], str]:
     """What to scan: the longest beginnings of the key that every condition names, or all."""
     for count in range(len(columns) - 1, 0, -1):
         keys = _keys(conditions, columns[:count])
@@ -242,7 +242,7 @@ def _ranges(
 
 def _bounds(
     relation: TableRelation | ViewRelation, prefixes: list[tuple[Scalar, ...]]
-) -> list[KeyRange]:
+) -> list[ScanBounds]:
     codec, names = relation.key_codec, relation.key
     return [bounds_of(codec, names, relation.name, prefix=prefix) for prefix in prefixes]
 

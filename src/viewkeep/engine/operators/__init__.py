@@ -1,4 +1,7 @@
-"""The operators: one class each, with the state it reads and writes, and its two lanes."""
+"""The operators: one class each, with the state it reads and writes, and its two lanes.
+
+Law: both lanes of an operator write the same bytes.
+"""
 
 from __future__ import annotations
 

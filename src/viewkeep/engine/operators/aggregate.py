@@ -28,7 +28,7 @@ from viewkeep.engine.aggregate import run_aggregate
 from viewkeep.engine.exchange import GROUPS, SHARD, Frames, encode_keys, values_name
 from viewkeep.engine.operators.executor import Fed
 from viewkeep.engine.rows.convert import columns_of, tuples_of
-from viewkeep.engine.rows.delta import Boxes, Gains, Rows, Values
+from viewkeep.engine.rows.delta import Boxes, RowGains, Rows, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values.ordered_rows import OrderedRows
 from viewkeep.errors import PipelineError
@@ -42,7 +42,7 @@ from viewkeep.plan.program import Operator
 from viewkeep.types import BIGINT, DOUBLE, Column
 
 
-class AggregateExecutor(Fed[Gains]):
+class AggregateExecutor(Fed[RowGains]):
     """Runs an Aggregate."""
 
     def __init__(self, operator: Operator):
@@ -87,17 +87,17 @@ class AggregateExecutor(Fed[Gains]):
 
     # -- input ---------------------------------------------------------------------------------
 
-    def new_box(self) -> Gains:
-        return Gains(len(self.kept.ordered))
+    def new_box(self) -> RowGains:
+        return RowGains(len(self.kept.ordered))
 
-    def size(self, box: Gains) -> int:
+    def size(self, box: RowGains) -> int:
         return len(box)
 
-    def settle(self, box: Gains) -> None:
+    def settle(self, box: RowGains) -> None:
         for group in box.groups.values():
             row_form.settled(group, self._pairs)
 
-    def combined(self, boxes: Sequence[Gains]) -> Gains:
+    def combined(self, boxes: Sequence[RowGains]) -> RowGains:
         if len(boxes) == 1:
             return boxes[0]
         parts: dict[bytes, list[list[Any]]] = {}
@@ -204,7 +204,7 @@ class AggregateExecutor(Fed[Gains]):
             return merge(whole, KEY, carried, self.kept.plain, self.kept.rows)
         return whole if len(parts) == 1 else added_up(whole)
 
-    def frames_of(self, boxes: Sequence[Gains]) -> Frames:
+    def frames_of(self, boxes: Sequence[RowGains]) -> Frames:
         box = self.combined(boxes)
         made: Frames = {}
         if box.groups:
@@ -221,7 +221,7 @@ class AggregateExecutor(Fed[Gains]):
                 made[values_name(place)] = pl.DataFrame([*columns, keys])
         return made
 
-    def fill(self, boxes: Boxes[Gains], frames: Frames) -> None:
+    def fill(self, boxes: Boxes[RowGains], frames: Frames) -> None:
         for name, frame in frames.items():
             heads = zip(frame[SHARD].to_list(), frame[KEY].to_list(), strict=True)
             if name == GROUPS:
@@ -243,7 +243,7 @@ class AggregateExecutor(Fed[Gains]):
         if delta is not None:
             yield delta
 
-    def run_rows(self, state: ShardState, boxes: Sequence[Gains], heard: bool) -> Rows:
+    def run_rows(self, state: ShardState, boxes: Sequence[RowGains], heard: bool) -> Rows:
         box = self.combined(boxes)
         keys = sorted(box.groups)
         unpack, pack = self.table.row_codec.unpacker.call, self.table.row_codec.packer.call

@@ -20,7 +20,7 @@ import polars as pl
 from viewkeep.engine.exchange import port_name
 from viewkeep.engine.join import join_rows, run_join
 from viewkeep.engine.operators.executor import Batches, Reader
-from viewkeep.engine.operators.side import MOST_ROWS, Side
+from viewkeep.engine.operators.side import MOST_ROWS, ArrangementSide
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.nodes import Join
@@ -37,9 +37,9 @@ class JoinExecutor(Reader):
         self.node = operator.node
 
     @cached_property
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[ArrangementSide]:
         """The arrangements, left and right."""
-        return [Side(port) for port in self.operator.ports]
+        return [ArrangementSide(port) for port in self.operator.ports]
 
     @property
     def has_rows(self) -> bool:

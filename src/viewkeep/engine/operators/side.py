@@ -15,7 +15,7 @@ from viewkeep.plan.program import Port
 MOST_ROWS = 20_000  # that a reader reads or makes in the rows lane
 
 
-class Side:
+class ArrangementSide:
     """The table behind a port."""
 
     def __init__(self, port: Port):

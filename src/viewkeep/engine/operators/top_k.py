@@ -14,7 +14,7 @@ import polars as pl
 from viewkeep.codec.keys import KEPT
 from viewkeep.engine.exchange import port_name
 from viewkeep.engine.operators.executor import Batches, Reader
-from viewkeep.engine.operators.side import Side
+from viewkeep.engine.operators.side import ArrangementSide
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.topk import run_top_k, top_rows
@@ -32,9 +32,9 @@ class TopKExecutor(Reader):
         self.node = operator.node
 
     @cached_property
-    def side(self) -> Side:
+    def side(self) -> ArrangementSide:
         """The arrangement."""
-        return Side(self.operator.ports[0])
+        return ArrangementSide(self.operator.ports[0])
 
     @property
     def has_rows(self) -> bool:

@@ -17,7 +17,7 @@ Encoded: TypeAlias = list[tuple[bytes, bytes, int]]  # key, row bytes, weight
 T = TypeVar("T")
 
 
-class Gains:
+class RowGains:
     """What rows add to groups: a list of slots for each, and how often each value comes and goes.
 
     A group's slots are its key columns, its rows, then the columns of the totals. `values` has for

@@ -34,7 +34,7 @@ C = TypeVar("C", bound=Consumer)
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ColumnBounds:
     """The values of one column that may pass: some, or a range (None: without an end)."""
 
     column: str
@@ -49,7 +49,7 @@ class ConsumerIndex(Generic[C]):
     def __init__(self, shape: Sequence[str], consumers: Sequence[C]):
         self._every: list[C] = []
         self._equal: dict[int, dict[Any, list[C]]] = {}
-        ranges: dict[int, list[tuple[Bounds, C]]] = {}
+        ranges: dict[int, list[tuple[ColumnBounds, C]]] = {}
         for consumer in consumers:
             bounds = bounds_of(consumer.steps)
             if bounds is None:
@@ -83,7 +83,7 @@ class ConsumerIndex(Generic[C]):
 class _Ranges(Generic[C]):
     """Ranges in the order of their low ends, each with the greatest high end up to it."""
 
-    def __init__(self, ranges: list[tuple[Bounds, C]]):
+    def __init__(self, ranges: list[tuple[ColumnBounds, C]]):
         self._open = [consumer for bounds, consumer in ranges if bounds.low is None]
         self._ends = [bounds.high for bounds, _ in ranges if bounds.low is None]
         order = sorted(range(len(self._ends)), key=lambda at: self._ends[at])
@@ -120,7 +120,7 @@ def _later(one: Any, other: Any) -> Any:
     return None if one is None or other is None else max(one, other)
 
 
-def bounds_of(steps: Sequence[Step]) -> Bounds | None:
+def bounds_of(steps: Sequence[Step]) -> ColumnBounds | None:
     """What the first step, if it is a predicate, asks of a column; None if nothing."""
     if not steps or isinstance(steps[0], tuple):
         return None
@@ -131,13 +131,13 @@ def bounds_of(steps: Sequence[Step]) -> Bounds | None:
         if column is None:
             continue
         if part.function in ("eq", "null_safe_eq", "in"):
-            return Bounds(column, frozenset(constants))
+            return ColumnBounds(column, frozenset(constants))
         if part.function in _LOW:
             low.setdefault(column, constants[0])
         elif part.function in _HIGH:
             high.setdefault(column, constants[0])
     names = [*(name for name in low if name in high), *low, *high]
-    return Bounds(names[0], None, low.get(names[0]), high.get(names[0])) if names else None
+    return ColumnBounds(names[0], None, low.get(names[0]), high.get(names[0])) if names else None
 
 
 def _conjuncts(predicate: Expr) -> Iterator[Call]:

@@ -21,7 +21,7 @@ from viewkeep.engine.rows.transform import row_writer, transform
 from viewkeep.engine.steps import run_steps
 from viewkeep.ops.rowcode import NoRowForm
 from viewkeep.plan.nodes import Source
-from viewkeep.plan.program import Feed, Operator, Port, Program, Step, producer_id
+from viewkeep.plan.program import Operator, OperatorFeed, Port, Program, Step, producer_id
 from viewkeep.types import Column
 
 Run = Callable[[Rows, Boxes[Any], int, int], None]  # rows, boxes, shards, this shard
@@ -30,7 +30,7 @@ Run = Callable[[Rows, Boxes[Any], int, int], None]  # rows, boxes, shards, this 
 class RowFeed:
     """A way into an operator: puts the rows of its producer into the boxes of shards."""
 
-    def __init__(self, shape: Sequence[Column], feed: Feed, fed: Fed[Any]):
+    def __init__(self, shape: Sequence[Column], feed: OperatorFeed, fed: Fed[Any]):
         self._shape, self.feed, self.fed = shape, feed, fed
         self.operator = fed.operator
         # Whether its rows stay on the shard where they are made.
@@ -99,7 +99,7 @@ class Lane:
             self._feeds[producer] = made
         return made
 
-    def _row_feed(self, shape: Sequence[Column], operator: Operator, feed: Feed) -> RowFeed:
+    def _row_feed(self, shape: Sequence[Column], operator: Operator, feed: OperatorFeed) -> RowFeed:
         fed = self.executor(operator.id)
         assert isinstance(fed, Fed)
         made = self._known_feeds.get(feed.id)
@@ -153,7 +153,9 @@ class Lane:
         return transform(shape, needed, steps, shown)
 
 
-def _generated(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) -> Generated:
+def _generated(
+    shape: Sequence[Column], feed: OperatorFeed, fed: Fed[Any], stays: bool
+) -> Generated:
     needed, steps = feed.narrowed
     writer = row_writer([column.name for column in shape], needed, steps)
     fed.write_input(writer, "here" if stays else "")
@@ -175,7 +177,7 @@ def _settling(feed: Run, fed: Fed[Any]) -> Run:
     return run
 
 
-def _by_columns(shape: Sequence[Column], feed: Feed, fed: Fed[Any], stays: bool) -> Run:
+def _by_columns(shape: Sequence[Column], feed: OperatorFeed, fed: Fed[Any], stays: bool) -> Run:
     """A feed with a step that has no row form."""
     _, steps = feed.narrowed
 

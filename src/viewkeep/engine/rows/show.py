@@ -11,7 +11,7 @@ from viewkeep.engine.operators import Fed
 from viewkeep.engine.rows.lane import Lane, RowFeed
 from viewkeep.plan.explain import title
 from viewkeep.plan.nodes import Source, Values
-from viewkeep.plan.operators import Feed, Operator, producer_id
+from viewkeep.plan.operators import Operator, OperatorFeed, producer_id
 from viewkeep.plan.program import Program
 
 
@@ -50,7 +50,7 @@ def _operator(lane: Lane, operator: Operator) -> Iterator[str]:
         yield source
 
 
-def _producer(program: Program, feed: Feed) -> str:
+def _producer(program: Program, feed: OperatorFeed) -> str:
     if isinstance(feed.producer, Source):
         return f"table {feed.producer.table}"
     if isinstance(feed.producer, Values):

@@ -17,7 +17,7 @@ import polars as pl
 
 from viewkeep.codec.keys import key_series
 from viewkeep.delta import KEY, WEIGHT
-from viewkeep.engine.values.ordered import Changes
+from viewkeep.engine.values.ordered import ValueChanges
 from viewkeep.engine.values.pages import GAIN
 from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE
@@ -27,7 +27,7 @@ _Step = tuple[bytes, int, object]  # key, how many rows, the value
 
 
 def move_anchors(
-    changes: Changes,
+    changes: ValueChanges,
     old: pl.DataFrame,
     counts: Sequence[int],
     wanted: Percentile,
@@ -79,7 +79,7 @@ class _Gained:
     gains: list[int]
 
 
-def _by_group(changes: Changes, distinct: bool) -> dict[int, _Gained]:
+def _by_group(changes: ValueChanges, distinct: bool) -> dict[int, _Gained]:
     times = pl.col(TIMES).sign() if distinct else pl.col(TIMES)
     gain = pl.col(WEIGHT) if distinct else pl.col(GAIN)
     rows = changes.rows.select(GROUP, VALUE, times, gain.alias(GAIN))
@@ -91,7 +91,7 @@ def _by_group(changes: Changes, distinct: bool) -> dict[int, _Gained]:
 class _Walk:
     """The values of one group after the epoch: those stored, overlaid with the changed ones."""
 
-    def __init__(self, changes: Changes, group: int, gained: _Gained, distinct: bool):
+    def __init__(self, changes: ValueChanges, group: int, gained: _Gained, distinct: bool):
         self._changes, self._group, self._gained = changes, group, gained
         self._changed = frozenset(gained.keys)
         self._distinct = distinct

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from viewkeep.engine.values.ordered import Changes
+from viewkeep.engine.values.ordered import ValueChanges
 from viewkeep.ops.aggregates.accumulators import Output
 from viewkeep.ops.aggregates.collect import collected, filled
 from viewkeep.ops.aggregates.ordered import GROUP
 
 
-def recollect(changes: Changes, values: pl.DataFrame, old: pl.Series, output: Output) -> pl.Series:
+def recollect(
+    changes: ValueChanges, values: pl.DataFrame, old: pl.Series, output: Output
+) -> pl.Series:
     """An output of all changed groups in order, given all values of those that changed."""
     made = collected(
         values, changes.order, len(old), output.function, output.parameters, output.distinct

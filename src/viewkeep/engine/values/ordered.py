@@ -32,7 +32,7 @@ Entry = tuple[bytes, tuple[Any, ...]]  # the key of a value; its columns and TIM
 
 
 @dataclass(frozen=True)
-class Changes:
+class ValueChanges:
     """What an epoch does to the values of one ordered table in the changed groups."""
 
     state: ShardState
@@ -136,7 +136,7 @@ class Changes:
 
 def advance_values(
     state: ShardState, table: StateTable, order: Ordered, groups: pl.DataFrame, gain: pl.DataFrame
-) -> Changes:
+) -> ValueChanges:
     """Add the gains of values to their table; `groups` are the changed groups, by position."""
     prefixes = [group_prefix(key) for key in groups[KEY].to_list()]
     gain = _placed(gain, groups[KEY])
@@ -147,7 +147,9 @@ def advance_values(
     times, gained = moved.changed[TIMES].to_numpy(), moved.changed[GAIN].to_numpy()
     moves = (times > 0).astype(np.int64) - (times > gained)
     rows = moved.changed.hstack([pl.Series(WEIGHT, moves)])
-    return Changes(state, table, order, prefixes, moved.edges, moved.in_order, moved.keys, rows)
+    return ValueChanges(
+        state, table, order, prefixes, moved.edges, moved.in_order, moved.keys, rows
+    )
 
 
 def _placed(gain: pl.DataFrame, groups: pl.Series) -> pl.DataFrame:
@@ -158,7 +160,9 @@ def _placed(gain: pl.DataFrame, groups: pl.Series) -> pl.DataFrame:
     return pl.DataFrame([places, *values, gain[TIMES].alias(GAIN)])
 
 
-def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: bool) -> pl.DataFrame:
+def extremes(
+    changes: ValueChanges, old: pl.DataFrame, alive: pl.Series, largest: bool
+) -> pl.DataFrame:
     """The first or last values per changed group: among the old, new ones, and those sought.
 
     `old` has them as they were, NULL in the first where there were none; `alive` says which groups
@@ -185,7 +189,7 @@ def extremes(changes: Changes, old: pl.DataFrame, alive: pl.Series, largest: boo
     return best(pl.concat(candidates), changes.order, old.height, largest)
 
 
-def _seek(changes: Changes, group: int, largest: bool) -> Iterator[tuple[Any, ...]]:
+def _seek(changes: ValueChanges, group: int, largest: bool) -> Iterator[tuple[Any, ...]]:
     """A group's first (last) values that this epoch leaves, or several to choose from.
 
     Keys that were cut are in the order of their digests, and other long keys lie among them: all

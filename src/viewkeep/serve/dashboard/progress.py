@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from viewkeep.engine.epochs import Published
 from viewkeep.plan.nodes import Source, Values
-from viewkeep.plan.program import Feed, Placement, Program
+from viewkeep.plan.program import OperatorFeed, Placement, Program
 from viewkeep.stores.contract import Store
 
 _DIGITS = 8  # bytes of a key that are looked at, after what all keys of the part share
@@ -48,7 +48,7 @@ class Loads:
         return LoadProgress(rows, sum(self._shares[feed] for feed in left) / len(left))
 
 
-def _share(store: Store, program: Program, feed: Feed, left: Mapping[str, str]) -> float:
+def _share(store: Store, program: Program, feed: OperatorFeed, left: Mapping[str, str]) -> float:
     """The share of one feed: finished parts are not listed in `left`."""
     if isinstance(feed.producer, Values):
         return 0.0
@@ -61,7 +61,7 @@ def _share(store: Store, program: Program, feed: Feed, left: Mapping[str, str]) 
 
 
 def _ends(
-    store: Store, program: Program, feed: Feed, part: int
+    store: Store, program: Program, feed: OperatorFeed, part: int
 ) -> tuple[bytes, bytes] | tuple[None, None]:
     """The first and the last key of a part."""
     if isinstance(feed.producer, Source):

@@ -46,7 +46,7 @@ _IDENTITY = slice(_HEAD.size - 16, _HEAD.size)
 _COMPRESSION = "lz4_raw"
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """What a record does."""
 
     WRITES = 1
@@ -58,7 +58,7 @@ class Kind(enum.IntEnum):
 class Record:
     """A record as it is replayed."""
 
-    kind: Kind
+    kind: RecordKind
     shard: int
     part: int
     epoch: int
@@ -72,10 +72,10 @@ class Record:
         head = struct.pack("<BHQQ", self.kind, self.shard, self.epoch, self.horizon)
         digest = blake2b(head, digest_size=16)
         raw = b""
-        if self.kind is Kind.DROP:
+        if self.kind is RecordKind.DROP:
             raw = _COUNT.pack(self.table)
             digest.update(raw)
-        elif self.kind is Kind.WRITES:
+        elif self.kind is RecordKind.WRITES:
             raw = _encode_writes(self.writes, digest)
         else:
             digest.update(struct.pack("<Q", self.before))
@@ -107,11 +107,11 @@ def decode(data: bytes, where: str) -> Record:
     raw = pa.decompress(body, size, _COMPRESSION, asbytes=True) if size else b""
     writes: tuple[StateWrite, ...] = ()
     table = 0
-    if kind == Kind.WRITES:
+    if kind == RecordKind.WRITES:
         writes = _decode_writes(raw)
-    elif kind == Kind.DROP:
+    elif kind == RecordKind.DROP:
         (table,) = _COUNT.unpack(raw)
-    return Record(Kind(kind), shard, part, epoch, before, horizon, writes, table)
+    return Record(RecordKind(kind), shard, part, epoch, before, horizon, writes, table)
 
 
 def check(data: bytes, where: str) -> None:
@@ -132,7 +132,7 @@ def same(one: bytes, other: bytes) -> bool:
 
 def agree(one: Record, other: Record) -> bool:
     """Whether two records of one epoch give every row that both write the same value."""
-    if one.kind is not Kind.WRITES or other.kind is not Kind.WRITES:
+    if one.kind is not RecordKind.WRITES or other.kind is not RecordKind.WRITES:
         return False
     rows: dict[tuple[int, bytes], bytes | None] = {}
     for write in one.writes:

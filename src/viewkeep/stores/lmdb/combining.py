@@ -27,7 +27,7 @@ _MOST_ROWS = 1_000  # of calls that are run together, unless one call has more
 
 
 @dataclass(eq=False)
-class Call(Generic[A, T]):
+class QueuedCall(Generic[A, T]):
     """What one thread wants done, and its outcome."""
 
     work: Callable[[A], T]
@@ -53,7 +53,7 @@ class Combining(Generic[A, T]):
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
-        self._waiting: list[Call[A, T]] = []
+        self._waiting: list[QueuedCall[A, T]] = []
         self._is_led = False
 
     def run(
@@ -61,14 +61,14 @@ class Combining(Generic[A, T]):
         lock: WriteLock | Inherited,
         rows: int,
         work: Callable[[A], T],
-        together: Callable[[list[Call[A, T]]], None],
+        together: Callable[[list[QueuedCall[A, T]]], None],
     ) -> T:
         """The outcome of this work, which `together` runs with that of others under the lock.
 
         `together` gives each call a result or an error, and raises only what must end the thread.
         """
         seconds = lock.seconds  # raises in a child of the process that opened it
-        call = Call(work, rows)
+        call = QueuedCall(work, rows)
         with self._changed:
             self._waiting.append(call)
             try:
@@ -91,7 +91,7 @@ class Combining(Generic[A, T]):
                 self._changed.notify_all()
         return call.outcome()
 
-    def _follow(self, call: Call[A, T], lock: WriteLock | Inherited, seconds: float) -> None:
+    def _follow(self, call: QueuedCall[A, T], lock: WriteLock | Inherited, seconds: float) -> None:
         """Wait until the call is done or nobody leads; Locked if that takes too long."""
         with Waiting(seconds) as waiting:
             while self._is_led and not call.is_done:
@@ -101,11 +101,13 @@ class Combining(Generic[A, T]):
                 # A call that the leader has taken is being committed: only its outcome is awaited.
                 self._changed.wait(min(left, _PIECE) if left > 0 else _PIECE)
 
-    def _withdraw(self, call: Call[A, T]) -> None:
+    def _withdraw(self, call: QueuedCall[A, T]) -> None:
         if call in self._waiting:
             self._waiting.remove(call)
 
-    def _run_some(self, together: Callable[[list[Call[A, T]]], None]) -> list[Call[A, T]]:
+    def _run_some(
+        self, together: Callable[[list[QueuedCall[A, T]]], None]
+    ) -> list[QueuedCall[A, T]]:
         """Run the calls that have waited longest; which they were."""
         with self._changed:
             calls = self._take()
@@ -118,7 +120,7 @@ class Combining(Generic[A, T]):
                 self._changed.notify_all()
         return calls
 
-    def _take(self) -> list[Call[A, T]]:
+    def _take(self) -> list[QueuedCall[A, T]]:
         """The calls to run next: the first, and those after it that are small enough."""
         count, rows = 1, self._waiting[0].rows
         for call in self._waiting[1:]:

@@ -43,7 +43,7 @@ _DURABILITIES = ("full", "relaxed")
 
 
 @dataclass(frozen=True)
-class Settings:
+class FolderSettings:
     """What `viewkeep.json` holds."""
 
     nodes: int = 2
@@ -70,11 +70,11 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Database:
+class DatabaseFolder:
     """The open environments of one database."""
 
     path: Path
-    settings: Settings
+    settings: FolderSettings
     meta: Environment
     nodes: tuple[Environment, ...]
     shards: tuple[Environment, ...]
@@ -86,7 +86,7 @@ class Database:
                 stack.callback(release, environment)
 
 
-def create_database(path: Path, settings: Settings) -> None:
+def create_database(path: Path, settings: FolderSettings) -> None:
     """Make an empty database; a folder left by a creation that was interrupted is taken over."""
     if (path / SETTINGS).exists():
         raise StoreError(f"{path} is a database already")
@@ -104,7 +104,7 @@ def create_database(path: Path, settings: Settings) -> None:
         raise translate_system(error, f"cannot make a database at {path}") from error
 
 
-def open_database(path: Path) -> Database:
+def open_database(path: Path) -> DatabaseFolder:
     """Open the environments of an existing database, shared within this process."""
     settings = read_settings(path)
     opened: list[Environment] = []
@@ -125,12 +125,12 @@ def open_database(path: Path) -> Database:
             release(environment)
         raise
     first_shard = 1 + settings.nodes
-    return Database(
+    return DatabaseFolder(
         path, settings, opened[0], tuple(opened[1:first_shard]), tuple(opened[first_shard:])
     )
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> FolderSettings:
     """The settings of the database in this folder, if this version of viewkeep can open it."""
     file = path / SETTINGS
     try:
@@ -155,7 +155,7 @@ def read_settings(path: Path) -> Settings:
             "open it with that version, export its tables, and load them into a new database"
         )
     try:
-        return Settings(**content)
+        return FolderSettings(**content)
     except (TypeError, StoreError) as error:
         raise Corrupt(f"{file} is damaged: {error}") from error
 
@@ -168,7 +168,7 @@ def _foreign(path: Path, ours: set[str]) -> str | None:
     return None
 
 
-def _write_settings(path: Path, settings: Settings) -> None:
+def _write_settings(path: Path, settings: FolderSettings) -> None:
     """Publish the settings file whole and durable; of two creators only one succeeds."""
     draft = path / f"{_DRAFT}{os.getpid()}.json"
     private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import lmdb
 
 from viewkeep.errors import OutcomeUnknown
-from viewkeep.stores.lmdb.combining import Call
+from viewkeep.stores.lmdb.combining import QueuedCall
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translate, translated
 
 Prepare = Callable[[Transaction], object]
@@ -27,13 +27,13 @@ def commit_with_others(node: Environment, rows: int, prepare: Prepare, work: Wri
     `prepare` is what any of them would do first.
     """
 
-    def together(calls: list[Call[Transaction, int]]) -> None:
+    def together(calls: list[QueuedCall[Transaction, int]]) -> None:
         _commit(node, prepare, calls)
 
     return node.calls.run(node.lock, rows, work, together)
 
 
-def _commit(node: Environment, prepare: Prepare, calls: list[Call[Transaction, int]]) -> None:
+def _commit(node: Environment, prepare: Prepare, calls: list[QueuedCall[Transaction, int]]) -> None:
     """Run calls in one transaction and give each its outcome."""
     ended = False
     try:
@@ -59,7 +59,7 @@ def _commit(node: Environment, prepare: Prepare, calls: list[Call[Transaction, i
                 )
 
 
-def _run_within(node: Environment, txn: Transaction, call: Call[Transaction, int]) -> None:
+def _run_within(node: Environment, txn: Transaction, call: QueuedCall[Transaction, int]) -> None:
     """Run a call in a transaction of its own within another."""
     try:
         with translated, node.within(txn) as part:

@@ -31,7 +31,7 @@ _LENGTH = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
-class Part:
+class NodeWrite:
     """What one write does on one node: its log grows from offset `start` to `stop`.
 
     Rows and segments are as they are stored, with their checksums.
@@ -44,7 +44,7 @@ class Part:
     segments: Sequence[tuple[int, int, bytes]] = field(repr=False)  # offset, operations, bytes
 
 
-def apply_part(node: Environment, txn: Transaction, part: Part) -> None:
+def apply_part(node: Environment, txn: Transaction, part: NodeWrite) -> None:
     """Store a part's rows and append its segments."""
     rows = node.dbs["rows"]
     with txn.cursor(db=rows) as cursor:
@@ -55,7 +55,7 @@ def apply_part(node: Environment, txn: Transaction, part: Part) -> None:
         log.append_value(node, txn, offset, count, segment)
 
 
-def save(node: Environment, txn: Transaction, parts: Mapping[int, Part]) -> None:
+def save(node: Environment, txn: Transaction, parts: Mapping[int, NodeWrite]) -> None:
     """Store the parts of the other nodes with the lowest node's own."""
     for index in _stretches(node, txn):
         if index not in parts:
@@ -124,7 +124,7 @@ def _stretches(node: Environment, txn: Transaction) -> dict[int, tuple[int, int]
     return {index: (start, stop) for index, start, stop in _STRETCH.iter_unpack(record)}
 
 
-def _read(node: Environment, wanted: int) -> Part | None:
+def _read(node: Environment, wanted: int) -> NodeWrite | None:
     """The part of one node in the record that another one holds."""
     with node.reading() as txn:
         stretch = _stretches(node, txn).get(wanted)
@@ -136,7 +136,7 @@ def _part_key(index: int) -> bytes:
     return _KEY + index.to_bytes(4, "big")
 
 
-def _encode(part: Part) -> bytes:
+def _encode(part: NodeWrite) -> bytes:
     pieces = [_PART.pack(len(part.puts), len(part.deletes), len(part.segments))]
 
     def add(value: bytes) -> None:
@@ -154,7 +154,7 @@ def _encode(part: Part) -> bytes:
     return b"".join(pieces)
 
 
-def _decode(record: bytes, start: int, stop: int) -> Part:
+def _decode(record: bytes, start: int, stop: int) -> NodeWrite:
     puts, deletes, segments = _PART.unpack_from(record)
     place = _PART.size
 
@@ -171,4 +171,4 @@ def _decode(record: bytes, start: int, stop: int) -> Part:
         offset, count = struct.unpack_from("<QI", record, place)
         place += 12
         logged.append((offset, count, take()))
-    return Part(start, stop, put_rows, deleted, logged)
+    return NodeWrite(start, stop, put_rows, deleted, logged)

@@ -28,8 +28,8 @@ from viewkeep.stores.contract import (
 from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, redo, state, sums
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
-    Database,
-    Settings,
+    DatabaseFolder,
+    FolderSettings,
     create_database,
     open_database,
 )
@@ -41,12 +41,12 @@ class LmdbStore(Store):
 
     capabilities = Capabilities()
 
-    def __init__(self, database: Database):
+    def __init__(self, database: DatabaseFolder):
         self.url = f"lmdb:{database.path}"
         self.path = database.path
         self.nodes = database.settings.nodes
         self.shards = database.settings.shards
-        self._open_database: Database | None = database
+        self._open_database: DatabaseFolder | None = database
 
     @classmethod
     def create(
@@ -59,7 +59,7 @@ class LmdbStore(Store):
     ) -> LmdbStore:
         """Make an empty database in a new folder and open it."""
         folder = Path(path).absolute()
-        create_database(folder, Settings(nodes, shards, durability, map_size))
+        create_database(folder, FolderSettings(nodes, shards, durability, map_size))
         return cls.open(folder)
 
     @classmethod
@@ -70,7 +70,7 @@ class LmdbStore(Store):
         return cls(database)
 
     @property
-    def _database(self) -> Database:
+    def _database(self) -> DatabaseFolder:
         if self._open_database is None:
             raise StoreError(f"{self.url} is closed; open it again")
         return self._open_database

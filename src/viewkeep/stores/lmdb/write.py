@@ -85,7 +85,9 @@ def _write_parts(
 
 
 def _commit(
-    nodes: Sequence[Environment], staged: Mapping[int, _Staged], prepared: Mapping[int, redo.Part]
+    nodes: Sequence[Environment],
+    staged: Mapping[int, _Staged],
+    prepared: Mapping[int, redo.NodeWrite],
 ) -> None:
     """Commit node after node; the lowest one's commit decides for all."""
     if not staged:
@@ -306,7 +308,7 @@ def _blank(codec: RowCodec) -> bytes:
     return codec.encode_one([None] * len(codec.columns))
 
 
-def _prepare(stage: _Staged, end: log.Position, moment: int) -> redo.Part:
+def _prepare(stage: _Staged, end: log.Position, moment: int) -> redo.NodeWrite:
     """The staged rows and log segments as bytes, which follow on this end of the node's log."""
     changed = sorted(stage.changed)
     stored = [(key, row) for key in changed if (row := stage.rows[key]) is not None]
@@ -318,7 +320,7 @@ def _prepare(stage: _Staged, end: log.Position, moment: int) -> redo.Part:
             logged.append((offset, count, segment))
             offset += count
             log_bytes += len(segment)
-    return redo.Part(
+    return redo.NodeWrite(
         start=end.offset,
         stop=offset,
         puts=list(zip(keys, sums.sealed_all(keys, rows), strict=True)),
