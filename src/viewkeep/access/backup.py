@@ -26,8 +26,8 @@ import polars as pl
 
 from viewkeep.access.definitions import create_statements
 from viewkeep.access.ranges import EVERYTHING
-from viewkeep.access.reads import Reader, ReadPoint
-from viewkeep.access.relations import TableReader
+from viewkeep.access.reads import DatabaseReader, ReadPoint
+from viewkeep.access.relations import TableRelation
 from viewkeep.errors import BackupError
 from viewkeep.stores.contract import Store
 
@@ -167,7 +167,9 @@ class BackupFolder:
         return self._parts / name[:2] / f"{name}.parquet"
 
 
-def back_up(reader: Reader, folder: BackupFolder, on_rows: OnRows = lambda *_: None) -> BackedUp:
+def back_up(
+    reader: DatabaseReader, folder: BackupFolder, on_rows: OnRows = lambda *_: None
+) -> BackedUp:
     """Write a backup of all tables as they are now; writes and epochs go on meanwhile."""
     store = reader.store
     parts = new_parts = new_bytes = 0
@@ -201,7 +203,9 @@ def back_up(reader: Reader, folder: BackupFolder, on_rows: OnRows = lambda *_: N
     return BackedUp(backup.name, backup.rows, parts, new_parts, new_bytes)
 
 
-def table_parts(reader: Reader, table: TableReader, point: ReadPoint) -> Iterator[pl.DataFrame]:
+def table_parts(
+    reader: DatabaseReader, table: TableRelation, point: ReadPoint
+) -> Iterator[pl.DataFrame]:
     """The rows of a table at a point, cut into parts where the keys say so."""
     rows: list[bytes] = []
     size = 0

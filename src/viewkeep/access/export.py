@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from viewkeep.access.definitions import create_table
 from viewkeep.access.ranges import CHUNK, EVERYTHING
-from viewkeep.access.reads import At, Reader
-from viewkeep.access.relations import TableReader
+from viewkeep.access.reads import At, DatabaseReader
+from viewkeep.access.relations import TableRelation
 from viewkeep.errors import InvalidRow, UnknownName
 
 if TYPE_CHECKING:
-    from viewkeep.access.relations import ViewReader
+    from viewkeep.access.relations import ViewRelation
 
 EXPORTS = {
     ".parquet": "parquet",
@@ -42,7 +42,7 @@ Write = Callable[[pl.DataFrame], None]
 
 
 def export(
-    reader: Reader,
+    reader: DatabaseReader,
     name: str,
     path: str | os.PathLike[str],
     *,
@@ -70,7 +70,7 @@ def export(
 
 
 def _export(
-    reader: Reader,
+    reader: DatabaseReader,
     name: str,
     path: Path,
     kind: str,
@@ -82,7 +82,7 @@ def _export(
         is_view = reader.is_view(name)
         point = snapshot.point if is_view or at == "stable" else reader.head()
         relation = reader.open(name, point)
-        if kind == "sql" and not isinstance(relation, TableReader):
+        if kind == "sql" and not isinstance(relation, TableRelation):
             raise UnknownName(
                 f"{name} is a view, and INSERT statements would not make it again",
                 hint="Export it as parquet or csv, or export the tables that it reads",
@@ -96,13 +96,13 @@ def _export(
     return rows
 
 
-def _visible(relation: ViewReader | TableReader) -> pa.Schema:
+def _visible(relation: ViewRelation | TableRelation) -> pa.Schema:
     """The Arrow schema of the rows, as `frame` gives them."""
     return relation.frame([]).to_arrow().schema
 
 
 @contextmanager
-def _parquet(path: Path, relation: ViewReader | TableReader) -> Iterator[Write]:
+def _parquet(path: Path, relation: ViewRelation | TableRelation) -> Iterator[Write]:
     import pyarrow.parquet as pq
 
     schema = _visible(relation)
@@ -111,14 +111,14 @@ def _parquet(path: Path, relation: ViewReader | TableReader) -> Iterator[Write]:
 
 
 @contextmanager
-def _arrow(path: Path, relation: ViewReader | TableReader) -> Iterator[Write]:
+def _arrow(path: Path, relation: ViewRelation | TableRelation) -> Iterator[Write]:
     schema = _visible(relation)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         yield lambda frame: writer.write_table(frame.to_arrow().cast(schema))
 
 
 @contextmanager
-def _csv(path: Path, relation: ViewReader | TableReader) -> Iterator[Write]:
+def _csv(path: Path, relation: ViewRelation | TableRelation) -> Iterator[Write]:
     """As `load` reads it: a header, NULL as an empty field, BINARY in hex."""
     with path.open("wb") as file:
         relation.frame([]).write_csv(file)
@@ -131,8 +131,8 @@ def _csv(path: Path, relation: ViewReader | TableReader) -> Iterator[Write]:
 
 
 @contextmanager
-def _sql(path: Path, relation: ViewReader | TableReader) -> Iterator[Write]:
-    assert isinstance(relation, TableReader)
+def _sql(path: Path, relation: ViewRelation | TableRelation) -> Iterator[Write]:
+    assert isinstance(relation, TableRelation)
     schema = relation.schema
     names = ", ".join(f"`{name}`" for name in schema.names)
     with path.open("w", encoding="utf-8") as file:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from viewkeep.access.backup import Backup, BackupFolder, OnRows
-from viewkeep.access.reads import Reader
+from viewkeep.access.reads import DatabaseReader
 from viewkeep.access.writes import BaseTable
 from viewkeep.stores.contract import TableWrite
 
@@ -19,7 +19,7 @@ _TABLE = re.compile(r"CREATE TABLE\b")
 
 
 def restore_into(
-    reader: Reader,
+    reader: DatabaseReader,
     run: Callable[[str], object],
     write: Callable[[list[TableWrite]], object],
     folder: BackupFolder,

@@ -23,7 +23,7 @@ from viewkeep.cells import (
     put,
 )
 from viewkeep.engine.cells import merge
-from viewkeep.engine.cells.merge import Merge, Part
+from viewkeep.engine.cells.merge import Merge, MergeInput
 from viewkeep.engine.cells.travel import CellBox, combined, frames_of, ranges_in, rows_in, spread
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.cells import ranges, row
@@ -67,7 +67,7 @@ class Shard:
         self.store, self.shard, self.epoch = database.store, shard, count(1)
         self.rows: dict[bytes, Mapping[int, bytes]] = {}
 
-    def run(self, parts: Sequence[Part], below: int | None = None) -> int:
+    def run(self, parts: Sequence[MergeInput], below: int | None = None) -> int:
         """One epoch in parts; how many rows it wrote."""
         epoch = next(self.epoch)
         state = ShardState(self.store, self.shard, epoch, max(0, epoch - 1), below)
@@ -115,13 +115,15 @@ def box_of(operations: Sequence[CellOperation]) -> CellBox:
     return box
 
 
-def parts_of(box: CellBox, source: random.Random) -> Iterator[Part]:
+def parts_of(box: CellBox, source: random.Random) -> Iterator[MergeInput]:
     """What came, in one part or several."""
     bounds = sorted(source.sample(sorted(box.rows), min(len(box.rows), source.randrange(3))))
     after: bytes | None = None
     for last in [*bounds, None]:
-        inside = Part({}, box.ranges, after, last)
-        yield Part({k: s for k, s in box.rows.items() if inside.holds(k)}, box.ranges, after, last)
+        inside = MergeInput({}, box.ranges, after, last)
+        yield MergeInput(
+            {k: s for k, s in box.rows.items() if inside.holds(k)}, box.ranges, after, last
+        )
         after = last
 
 
@@ -138,7 +140,7 @@ def test_rows_are_those_of_the_set_whatever_the_epochs(database: Database, seed:
     repeated = [*history, *source.sample(history, 40)]
     source.shuffle(repeated)
     one, other = Shard(database, 0), Shard(database, 1)
-    one.run([Part(box_of(history).rows, box_of(history).ranges)])
+    one.run([MergeInput(box_of(history).rows, box_of(history).ranges)])
     come: list[CellOperation] = []
     while repeated:
         some, repeated = repeated[:17], repeated[17:]
@@ -157,10 +159,10 @@ def test_purging_leaves_what_is_seen_and_drops_all_deletions(database: Database,
     for low in range(0, 60, 4):
         some = [random_operation(source, low, low + 20) for _ in range(12)]
         purged.run(list(parts_of(box_of(some), source)), below=low)
-        never.run([Part(box_of(some).rows, box_of(some).ranges)])
+        never.run([MergeInput(box_of(some).rows, box_of(some).ranges)])
         assert purged.rows == never.rows
     for _ in range(60):
-        purged.run([Part()], below=1_000)
+        purged.run([MergeInput()], below=1_000)
     rows, segments, due = purged.bytes()
     assert len(rows.keys) == len(purged.rows)
     assert not segments.keys
@@ -171,7 +173,7 @@ def test_what_comes_again_writes_nothing(database: Database) -> None:
     source = random.Random(5)
     history = [random_operation(source, 0, 30) for _ in range(100)]
     shard = Shard(database, 0)
-    part = Part(box_of(history).rows, box_of(history).ranges)
+    part = MergeInput(box_of(history).rows, box_of(history).ranges)
     assert shard.run([part]) > 0
     assert shard.run([part]) == 0
 
@@ -192,5 +194,5 @@ def test_many_ranges_meet_in_few_segments(database: Database) -> None:
     """Neighbours that end up with one timestamp are one segment, whichever came first."""
     shard = Shard(database, 0)
     for start, stop in ((b"c", b"d"), (b"a", b"b"), (b"b", b"c"), (b"d", None), (b"", b"a")):
-        shard.run([Part({}, ranges.of([delete_range(0, start, stop, 7)]))])
+        shard.run([MergeInput({}, ranges.of([delete_range(0, start, stop, 7)]))])
     assert len(shard.bytes()[1].keys) == 1

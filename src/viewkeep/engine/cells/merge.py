@@ -28,7 +28,7 @@ _PURGED: Final = 1_000  # entries that an epoch purges besides one for each row 
 
 
 @dataclass(frozen=True)
-class Part:
+class MergeInput:
     """What has come for rows with `after` < key <= `last`, and all range deletions of the epoch."""
 
     rows: Mapping[bytes, RowState] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Merge:
     """One part of what has come for a shard."""
 
     def __init__(
-        self, state: ShardState, tables: tuple[StateTable, ...], rules: CellRules, part: Part
+        self, state: ShardState, tables: tuple[StateTable, ...], rules: CellRules, part: MergeInput
     ):
         rows, segments, due = tables
         self._due = DueTable(state, due)
