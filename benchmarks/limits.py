@@ -93,7 +93,7 @@ def least(db: Database, published: Published, result: pl.DataFrame) -> dict[str,
         return [
             batch
             for node, end in enumerate(ends)
-            for batch in db.store.read_log(node, 0, end, None)
+            for batch in db.store.log.read(node, 0, end, None)
         ]
 
     spent["reading the log"], batches = timed(read)
@@ -138,7 +138,7 @@ def through_spark(writes: int, resident: bool) -> dict[str, float | int | str]:
         with db.pipeline(spark=spark, resident=resident, on_epoch=seen.append) as pipeline:
             pipeline.wait(timeout=60)
             if resident:
-                while db.store.meta_get("resident") is None:  # until its first turn
+                while db.store.meta.get("resident") is None:  # until its first turn
                     time.sleep(0.1)
             for number in range(writes):
                 began = time.perf_counter()

@@ -102,7 +102,7 @@ def test_a_driver_on_another_machine_keeps_its_lease_until_it_ends(
     mine = epochs.acquire()
     assert mine.ttl == 30.0
     elsewhere = replace(mine, host="elsewhere", pid=1, started="dead here")
-    assert db.store.meta_cas("lease", lease._bytes(mine), lease._bytes(elsewhere))
+    assert db.store.meta.cas("lease", lease._bytes(mine), lease._bytes(elsewhere))
     clock[0] += 29.9
     with pytest.raises(PipelineError, match="process 1 on elsewhere"):
         epochs.acquire()
@@ -122,7 +122,7 @@ def test_a_database_without_views_passes_over_its_log(
     for start in range(0, 5_000, 1_000):
         db.put("t", [{"id": start + number} for number in range(1_000)])
     first = catch_up()
-    assert first.cut.offsets == db.store.head().offsets
+    assert first.cut.offsets == db.store.log.head().offsets
     assert first.epoch == 1, "one epoch passes over all of it"
     housekeep(db.store)
     assert sum(db.store.sizes().log_operations) == 0

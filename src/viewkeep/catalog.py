@@ -172,7 +172,7 @@ class Catalog:
             if not repaired:
                 return None
             left = {name: why for name, why in plan.failed.items() if name not in repaired}
-            offsets = self.store.head().offsets
+            offsets = self.store.log.head().offsets
             repairs = {**plan.repairs, **dict.fromkeys(repaired, offsets)}
             return replace(plan, failed=left, repairs=repairs)
 

@@ -543,7 +543,7 @@ class Database:
         if not writes:
             return {}
         try:
-            ends = self.store.write(writes)
+            ends = self.store.tables.write(writes)
         except DuplicateKey as error:
             raise self._duplicate(writes, error) from error
         with self._lock:
@@ -560,7 +560,9 @@ class Database:
                 continue
             base = BaseTable(tables[write.table])
             seen: set[bytes] = set()
-            for key, row in zip(write.keys, self.store.get(write.table, write.keys), strict=True):
+            for key, row in zip(
+                write.keys, self.store.tables.get(write.table, write.keys), strict=True
+            ):
                 if row is not None or key in seen:
                     return base.duplicate(key)
                 seen.add(key)

@@ -86,7 +86,7 @@ class Status:
 def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Status:
     """Look at a database."""
     published = epochs.read().published
-    head, sizes, current = store.head(), store.sizes(), catalog.current()
+    head, sizes, current = store.log.head(), store.sizes(), catalog.current()
     nodes = tuple(
         NodeStatus(node, end, start, kept)
         for node, (end, start, kept) in enumerate(

@@ -99,5 +99,5 @@ def test_the_log_is_kept_where_it_goes_too_fast(two: Database) -> None:
         return len(points)
 
     assert two._reader.at_head(read) == 4
-    assert all(point.cut == two.store.head() for point in points)
+    assert all(point.cut == two.store.log.head() for point in points)
     assert not two.epochs.pins()

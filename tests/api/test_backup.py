@@ -83,7 +83,10 @@ def test_what_is_restored_is_what_was_there(site: Database, tmp_path: Path) -> N
     with viewkeep.restore(tmp_path / "backups", tmp_path / "again.vk") as again:
         assert content(again) == content(site)
         assert [again.schema(v) for v in again.views()] == [site.schema(v) for v in site.views()]
-        assert (again.store.nodes, again.store.shards) == (site.store.nodes, site.store.shards)
+        assert (again.store.tables.parts, again.store.state.shards) == (
+            site.store.tables.parts,
+            site.store.state.shards,
+        )
         site.delete("votes", (0, "voter 0"))
         again.delete("votes", (0, "voter 0"))
         assert content(again) == content(site)
@@ -191,7 +194,7 @@ def test_a_restore_that_was_killed_is_done_again(site: Database, tmp_path: Path)
     (tmp_path / "again.vk.restoring" / "viewkeep.json").write_text("{")
     with viewkeep.restore(tmp_path / "backups", tmp_path / "again.vk", nodes=1) as again:
         assert content(again) == content(site)
-        assert again.store.nodes == 1
+        assert again.store.tables.parts == 1
 
 
 def test_no_backup(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ class World:
     def write(self) -> None:
         chance = self.random
         effect: dict[int, Row | None] = {}
-        before = self.db.store.head().offsets
+        before = self.db.store.log.head().offsets
         ids = chance.sample(range(12), chance.randrange(1, 5))
         if chance.random() < 0.3:
             self.db.delete_many("items", ids)
@@ -154,7 +154,7 @@ class World:
             ]
             self.db.put("items", made)
             effect = {row["id"]: row for row in made}
-        after = self.db.store.head().offsets
+        after = self.db.store.log.head().offsets
         ends = {node: end for node, end in enumerate(after) if end > before[node]}
         if ends:
             self.writes.append((ends, effect))
@@ -169,7 +169,7 @@ class World:
         if chance.random() < 0.3:
             messages = [m for log in whole_logs(epoch) for m in run_sources(store, epoch, log)]
             if load_plan(store, epoch.plan).program.levels > 1 and chance.random() < 0.5:
-                list(run_level(store, epoch, 1, range(store.shards), messages))
+                list(run_level(store, epoch, 1, range(store.state.shards), messages))
             self.epochs.release(self.lease)
             self.lease = self.epochs.acquire()
             epoch = self.epochs.open_epoch(epoch.epoch)

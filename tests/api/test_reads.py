@@ -181,7 +181,7 @@ def test_wait_covers_my_writes(site: Database, catch_up: CatchUp) -> None:
     with pytest.raises(Timeout, match="2 of your operations behind"):
         site.wait(timeout=0.01)
     catch_up()
-    assert site.wait(timeout=1).cut == site.store.head() or site.wait(timeout=1).epoch > 0
+    assert site.wait(timeout=1).cut == site.store.log.head() or site.wait(timeout=1).epoch > 0
 
 
 def test_dropped_and_created_anew(site: Database, catch_up: CatchUp) -> None:
@@ -231,7 +231,7 @@ def test_open_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(viewkeep.errors.StoreError, match="already"):
         viewkeep.make(tmp_path / "a.vk")
     with viewkeep.open(tmp_path / "a.vk") as db:
-        assert db.store.nodes == 3
+        assert db.store.tables.parts == 3
     (tmp_path / "file").write_text("x")
     with pytest.raises(viewkeep.errors.StoreError, match="is a file"):
         viewkeep.open(tmp_path / "file")

@@ -45,12 +45,12 @@ class Ever:
 
     def note(self, method: str, args: tuple[Any, ...]) -> None:
         """A call of a store, which may store something."""
-        if method == "state_apply":
+        if method == "state.apply":
             shard, _, _, writes = args
             for write in writes:
                 for key, row in zip(write.key_list, write.rows, strict=True):
                     self.values["state", shard, write.table, bytes(key)].add(row)
-        elif method == "meta_cas":
+        elif method == "meta.cas":
             self.values["meta", args[0]].add(args[2])
 
     def has(self, place: Place, value: Any) -> bool:
@@ -163,9 +163,9 @@ def _tell(theirs: int, ours: int, copy: Path, states: Sequence[int]) -> None:
                     found += read()
                 except StoreError:
                     is_refused = True
-            for node in range(store.nodes):
+            for node in range(store.tables.parts):
                 try:
-                    store.check_counts(node)
+                    store.tables.check_counts(node)
                 except StoreError:
                     is_noticed = True
         with open(theirs, "wb") as pipe:
@@ -179,27 +179,27 @@ def _tell(theirs: int, ours: int, copy: Path, states: Sequence[int]) -> None:
 
 def _reads(store: Store, states: Sequence[int]) -> Iterator[Callable[[], list[Record]]]:
     """Everything that can be read, piece by piece: where it is stored, and the bytes."""
-    for node in range(store.nodes):
+    for node in range(store.tables.parts):
         for table in range(1, _TABLES):
             yield lambda node=node, table=table: _base(store, node, table)  # type: ignore[misc]
         yield lambda node=node: _log(store, node)  # type: ignore[misc]
-    for shard in range(store.shards):
+    for shard in range(store.state.shards):
         for table in states:
             yield lambda shard=shard, table=table: _state(store, shard, table)  # type: ignore[misc]
-    yield lambda: [(("meta", key), value) for key, value in store.meta_scan("")]
+    yield lambda: [(("meta", key), value) for key, value in store.meta.scan("")]
 
 
 def _base(store: Store, node: int, table: int) -> list[Record]:
-    chunk = store.scan(node, table, limit=_ALL)
+    chunk = store.tables.scan(node, table, limit=_ALL)
     return [(("base", table, key), row) for key, row in zip(chunk.keys, chunk.rows, strict=True)]
 
 
 def _log(store: Store, node: int) -> list[Record]:
-    end = store.head().offsets[node]
+    end = store.log.head().offsets[node]
     kept = store.sizes().log_operations[node]
     return [
         (("log", batch.table, node, offset, key), row)
-        for batch in store.read_log(node, end - kept, end)
+        for batch in store.log.read(node, end - kept, end)
         for offset, key, row in zip(
             batch.offsets.tolist(), batch.keys.to_list(), batch.rows.to_list(), strict=True
         )
@@ -207,6 +207,6 @@ def _log(store: Store, node: int) -> list[Record]:
 
 
 def _state(store: Store, shard: int, table: int) -> list[Record]:
-    chunk = store.state_scan(shard, table, limit=_ALL, at=None)
+    chunk = store.state.scan(shard, table, limit=_ALL, at=None)
     place = ("state", shard, table)
     return [((*place, key), row) for key, row in zip(chunk.keys, chunk.rows, strict=True)]

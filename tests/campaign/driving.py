@@ -63,10 +63,10 @@ class _Runner(Actor):
         for level in range(1, levels_to_run(program, epoch, shares)):
             sent, messages = messages, []
             rng.shuffle(sent)
-            tasks = rng.randrange(1, store.shards + 1)
+            tasks = rng.randrange(1, store.state.shards + 1)
             for task in rng.sample(range(tasks), tasks):
                 mine = [message for message in sent if message[0] % tasks == task]
-                shards = range(task, store.shards, tasks)
+                shards = range(task, store.state.shards, tasks)
                 if rng.random() < 0.15:
                     self.happened("task run twice")
                     next(run_level(store, epoch, level, shards, mine), None)  # given up

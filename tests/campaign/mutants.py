@@ -108,8 +108,8 @@ MUTANTS = (
     Mutant(
         "retry-adds-again",
         "engine/state.py",
-        "self.store.state_get(self.shard, table.number, keys, self.epoch - 1)",
-        "self.store.state_get(self.shard, table.number, keys, self.epoch)",
+        "self.store.state.get(self.shard, table.number, keys, self.epoch - 1)",
+        "self.store.state.get(self.shard, table.number, keys, self.epoch)",
     ),
     Mutant(
         "cut-chosen-anew",

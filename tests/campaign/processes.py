@@ -315,10 +315,10 @@ class ProcessRound:
         """Read on, one write after the other; a pin keeps the log after the place we are at."""
         with suppress(Locked):  # by a process that is stopped now
             pin = self.db.epochs.pin()
-            head = self.db.store.head()
+            head = self.db.store.log.head()
             self.listen(0.0)  # what was announced before it was written
             while self.position.offsets != head.offsets:
-                after = self.db.store.bounded_cut(self.position, head, 1, 1)
+                after = self.db.store.log.bounded_cut(self.position, head, 1, 1)
                 self.take_write(after)
                 self.position = after
             self.db.epochs.unpin(self.pin)
@@ -332,7 +332,7 @@ class ProcessRound:
         changes: list[Change] = []
         tables = set()
         for node, stop in ends.items():
-            for batch in self.db.store.read_log(node, before[node], stop):
+            for batch in self.db.store.log.read(node, before[node], stop):
                 tables.add(batch.table)
                 base = self.tables[batch.table]
                 for key, row in zip(batch.keys.to_list(), batch.rows.to_list(), strict=True):

@@ -145,7 +145,7 @@ class Program:
     def write(self, store: CutStore, writes: Any) -> Any:
         # A statement with a condition writes the rows that it has read, if they are still so.
         self.say("writing", self.making, [key for write in writes for key in write.keys])
-        return store.inner.write(writes)
+        return store.inner.tables.write(writes)
 
     def announced(self, made: Announced, make: Callable[[Any], int] | None = None) -> bool:
         """Make a write, telling before and after it; whether it was acknowledged."""

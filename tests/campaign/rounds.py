@@ -201,7 +201,7 @@ class Round:
         before = self.world.disk.faults
         begun = _Pending(intent.number, table, changes, may_be_done=True)
         try:
-            ends = store.inner.write(writes)
+            ends = store.inner.tables.write(writes)
         except (Death, PowerLoss):
             self.pending.append(begun)
             raise
@@ -224,7 +224,7 @@ class Round:
         if not pending:
             return
         db = self.process("watcher").db
-        head = db.store.inner.head()
+        head = db.store.inner.log.head()
         names = {source.number: name for name, source in db.catalog.current().tables.items()}
         for write in pending:
             if write.table not in names:
@@ -355,7 +355,7 @@ class Round:
                 if one in follower.following:
                     follower.follow(self.process("follower"), one)
         self.actor(Session).act(self.process("session_user"))
-        if sum(watcher.store.inner.head().offsets) != self.model.operations:
+        if sum(watcher.store.inner.log.head().offsets) != self.model.operations:
             raise Finding("the logs hold more or fewer operations than were written")
         for name, source in watcher.db.catalog.current().tables.items():
             found = multiset(watcher.db.scan(name).tuples())

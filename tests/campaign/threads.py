@@ -120,7 +120,7 @@ class ThreadRound:
         keys = [KEYS.encode_one((each,)) for each in ids]
         rows = [ROWS.encode_one((each, "x" * (number % 70))) for each in ids]
         try:
-            store.write([TableWrite(PAIRS, ROWS, Kind.PUT, keys, rows)])
+            store.tables.write([TableWrite(PAIRS, ROWS, Kind.PUT, keys, rows)])
         except StoreFull:
             with self.lock:
                 self.refused.add(number)
@@ -135,11 +135,11 @@ class ThreadRound:
         """Raise a counter by one, if it is still what it was."""
         place = rng.randrange(COUNTED)
         key = KEYS.encode_one((place,))
-        (old,) = store.get(COUNTERS, [key])
+        (old,) = store.tables.get(COUNTERS, [key])
         known = 0 if old is None else COUNTS.decode_one(old)[1]
         new = COUNTS.encode_one((place, known + 1))
         try:
-            store.write([TableWrite(COUNTERS, COUNTS, Kind.PUT, [key], [new], expect=[old])])
+            store.tables.write([TableWrite(COUNTERS, COUNTS, Kind.PUT, [key], [new], expect=[old])])
         except Conflict:
             with self.lock:
                 self.happened["thread refused: conflict"] += 1
@@ -158,9 +158,9 @@ class ThreadRound:
         """What was acknowledged is there, whole and once."""
         store = open_store(self.url)
         try:
-            found = [self.rows(store, node, PAIRS) for node in range(store.nodes)]
-            counters = [self.rows(store, node, COUNTERS) for node in range(store.nodes)]
-            logged = sum(store.head().offsets)
+            found = [self.rows(store, node, PAIRS) for node in range(store.tables.parts)]
+            counters = [self.rows(store, node, COUNTERS) for node in range(store.tables.parts)]
+            logged = sum(store.log.head().offsets)
         finally:
             store.close()
         ids = [KEYS.decode_one(key)[0] for rows in found for key, _ in rows]
@@ -183,5 +183,5 @@ class ThreadRound:
         self.done = pairs
 
     def rows(self, store: Store, node: int, table: int) -> list[tuple[bytes, bytes]]:
-        chunk = store.scan(node, table, limit=10**6)
+        chunk = store.tables.scan(node, table, limit=10**6)
         return list(zip(chunk.keys, chunk.rows, strict=True))

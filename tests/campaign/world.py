@@ -25,9 +25,9 @@ from viewkeep.access.feeds import turns
 from viewkeep.engine import lease, log_splits, resident
 from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.faulty import FaultPlan, FaultyStore
 from viewkeep.stores.lmdb import environment
 from viewkeep.stores.lmdb.environment import Environment
+from viewkeep.stores.wrapped import WrappedStore
 
 from .damage import Ever
 from .disk import Disk
@@ -81,21 +81,19 @@ class Process:
         self.store.inner.close()
 
 
-class CutStore(FaultyStore):
+class CutStore(WrappedStore):
     """A store whose calls are places where its process may die or another one runs a step."""
 
     def __init__(self, inner: Any, process: Process):
-        super().__init__(inner, FaultPlan())
+        super().__init__(inner)
         self.process = process
 
-    def _call(self, method: str, *args: Any, **options: Any) -> Any:
+    def call(self, method: str, act: Callable[..., Any], *args: Any, **options: Any) -> Any:
         world = self.process.world
         world.at("before a call", self.process)
         world.called(method, args)
-        if method == "write":
-            result = world.write(self, *args)
-        else:
-            result = getattr(self.inner, method)(*args, **options)
+        is_write = method == "tables.write"
+        result = world.write(self, *args) if is_write else act(*args, **options)
         world.at("after a call", self.process)
         return result
 

@@ -178,16 +178,16 @@ def damage(url: str) -> None:
     with viewkeep.open(url) as db:
         published = db.epochs.read().published
         placement = load_plan(db.store, published.plan).program.placements["scores"]
-        reader = ViewRelation(placement, db.store.shards)
+        reader = ViewRelation(placement, db.store.state.shards)
         key = placement.table.key_codec.encode_one((1,))
         shard = reader.shard_of((1,), key)
-        row = db.store.state_get(shard, placement.table.number, [key], published.epoch)[0]
+        row = db.store.state.get(shard, placement.table.number, [key], published.epoch)[0]
         assert row is not None
         values = list(placement.table.row_codec.decode_one(row))
         values[-1] += 5
         wrong = placement.table.row_codec.encode_one(values)
         write = StateWrite(placement.table.number, [key], [wrong])
-        db.store.state_apply(shard, published.epoch, published.epoch - 1, [write])
+        db.store.state.apply(shard, published.epoch, published.epoch - 1, [write])
 
 
 def test_repair(site: str) -> None:

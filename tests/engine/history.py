@@ -47,7 +47,7 @@ Model = dict[str, dict[tuple[Any, ...], Row]]  # table -> key -> row
 
 @dataclass
 class Write:
-    """One call of `store.write`: its effect on the model, and where it lies in the logs."""
+    """One call of `store.tables.write`: its effect on the model, and where it lies in the logs."""
 
     effect: Callable[[Model], None]
     positions: dict[int, int]
@@ -139,8 +139,8 @@ class History:
             for step in steps:
                 step(model)
 
-        before = self.store.head().offsets
-        ends = self.store.write(writes)
+        before = self.store.log.head().offsets
+        ends = self.store.tables.write(writes)
         # A node whose rows did not exist is touched, but nothing is logged there.
         logged = {node: end for node, end in ends.items() if end > before[node]}
         if logged:
@@ -192,8 +192,8 @@ def view_rows(store: Store, placement: Placement, epoch: int) -> list[tuple[Any,
     names = [column.name for column in table.columns]
     places = [names.index(inner) for _, inner in placement.columns]
     found = []
-    for shard in range(store.shards):
-        chunk = store.state_scan(shard, table.number, limit=1_000_000, at=epoch)
+    for shard in range(store.state.shards):
+        chunk = store.state.scan(shard, table.number, limit=1_000_000, at=epoch)
         found += [table.row_codec.decode_one(row, places) for row in chunk.rows]
     return found
 

@@ -35,7 +35,7 @@ def _recorded(
     store: Store, epoch: OpenEpoch, tasks: int, rows: bool
 ) -> tuple[Written, list[Report]]:
     found: Written = {}
-    apply = store.state_apply
+    apply = store.state.apply
 
     def record(shard: int, number: int, horizon: int, writes: Sequence[StateWrite]) -> Any:
         for write in writes:
@@ -44,7 +44,7 @@ def _recorded(
         return apply(shard, number, horizon, writes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "state_apply", record)
+        patch.setattr(store.state, "apply", record)
         if not rows:
             patch.setattr(rows_lane, "FEW", -1)
         reports = run_epoch(store, epoch, tasks=tasks)

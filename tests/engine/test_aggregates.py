@@ -32,6 +32,7 @@ from viewkeep.ops.aggregates import ordered
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
 from viewkeep.stores.lmdb import log
+from viewkeep.stores.wrapped import WrappedStore
 from viewkeep.types import STRING
 
 from .history import FOLDER, History, assert_same, view_rows
@@ -400,28 +401,20 @@ def test_groups_with_long_keys_do_not_mix() -> None:
         assert sorted(found) == [(short, 6, 6, 6.0, "6"), (long, 1, 9, 5.0, "1,9")]
 
 
-class Counting:
+class Counting(WrappedStore):
     """A store that counts the state rows that are read from it."""
 
-    def __init__(self, store: Store):
-        self._store, self.rows = store, 0
+    rows = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def state_get(self, shard: int, table: int, keys: Any, at: int | None) -> list[bytes | None]:
-        self.rows += len(keys)
-        return self._store.state_get(shard, table, keys, at)
-
-    def state_scan(self, *args: Any, **named: Any) -> Any:
-        chunk = self._store.state_scan(*args, **named)
-        self.rows += 1 + len(chunk.keys)
-        return chunk
-
-    def state_floor(self, *args: Any) -> Any:
-        floor = self._store.state_floor(*args)
-        self.rows += len(floor.rows)
-        return floor
+    def call(self, method: str, act: Any, *args: Any, **named: Any) -> Any:
+        found = act(*args, **named)
+        if method == "state.get":
+            self.rows += len(found)
+        elif method == "state.scan":
+            self.rows += 1 + len(found.keys)
+        elif method == "state.floor":
+            self.rows += len(found.rows)
+        return found
 
 
 GROWING = (

@@ -103,8 +103,8 @@ def test_rows_found_come_in_batches_of_bounded_bytes(tmp_path: Path) -> None:
     with closing(create_store(str(tmp_path / "db"), durability="relaxed")) as store:
         keys = [b"p" + number.to_bytes(4, "big") for number in range(300)]
         rows = [b"r" * (10_000 if number % 100 == 7 else 10) for number in range(300)]
-        store.state_apply(0, 1, 0, [StateWrite(5, keys, list(rows))])
-        batches = list(store.state_find(0, 5, [b"p"], 1, size=100))
+        store.state.apply(0, 1, 0, [StateWrite(5, keys, list(rows))])
+        batches = list(store.state.find(0, 5, [b"p"], 1, size=100))
     assert [key for batch in batches for key in batch.keys] == keys
     assert [row for batch in batches for row in batch.rows] == rows
     assert [len(batch.rows) for batch in batches] == [8, 100, 100, 92]

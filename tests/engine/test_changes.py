@@ -56,7 +56,7 @@ def test_changes_of_tables_written_by_turns(
         program = newest_plan(store).program
         tails = [Tail(source, frozenset(("k", "x")), True) for source in program.sources]
         found: dict[str, list[pl.DataFrame]] = {}
-        split = LogSplit(0, 0, store.head().offsets[0])
+        split = LogSplit(0, 0, store.log.head().offsets[0])
         for tail, delta in base_changes(store, split, tails, Blame(program)):
             assert delta.columns == ["k", "x", WEIGHT, KEY]
             found.setdefault(tail.source.table, []).append(delta)

@@ -32,7 +32,7 @@ def test_a_lease_of_a_clock_that_was_ahead_expires(
 ) -> None:
     now = time.time()
     ahead = Lease(7, "elsewhere", 1, "1", 30.0, now + 86_400)
-    assert db.store.meta_cas("lease", None, leases._bytes(ahead))
+    assert db.store.meta.cas("lease", None, leases._bytes(ahead))
     at(monkeypatch, now)
     with pytest.raises(PipelineError, match="ends in 30 s"):
         acquire(db.store, 30.0)
@@ -48,7 +48,7 @@ def test_a_living_driver_whose_clock_is_ahead_keeps_its_lease(
 ) -> None:
     now = time.time()
     ahead = Lease(7, "elsewhere", 1, "1", 30.0, now + 86_400)
-    assert db.store.meta_cas("lease", None, leases._bytes(ahead))
+    assert db.store.meta.cas("lease", None, leases._bytes(ahead))
     for second in range(0, 120, 20):
         at(monkeypatch, now + second)
         with pytest.raises(PipelineError):
@@ -78,7 +78,7 @@ def test_a_zombie_driver_is_dead(db: Database) -> None:
     try:
         started = leases._started(child.pid)
         held = Lease(3, leases.socket.gethostname(), child.pid, started, 30.0, time.time() + 30)
-        assert db.store.meta_cas("lease", None, json.dumps(vars(held)).encode())
+        assert db.store.meta.cas("lease", None, json.dumps(vars(held)).encode())
         assert holder(db.store) == held
         os.kill(child.pid, signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and still a zombie

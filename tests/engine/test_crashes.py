@@ -27,17 +27,17 @@ VIEWS = [
     "CREATE VIEW groups AS SELECT n, COUNT(*) AS times FROM per_g GROUP BY n",
 ]
 RATES = {
-    "read_log": 0.03,
-    "state_get": 0.03,
-    "state_apply": 0.08,
-    "state_scan": 0.05,
-    "state_find": 0.03,
-    "state_floor": 0.05,
-    "scan": 0.05,
-    "meta_cas": 0.05,
-    "truncate_log": 0.1,
-    "state_sweep": 0.05,
-    "bounded_cut": 0.05,
+    "log.read": 0.03,
+    "state.get": 0.03,
+    "state.apply": 0.08,
+    "state.scan": 0.05,
+    "state.find": 0.03,
+    "state.floor": 0.05,
+    "tables.scan": 0.05,
+    "meta.cas": 0.05,
+    "log.truncate": 0.1,
+    "state.sweep": 0.05,
+    "log.bounded_cut": 0.05,
 }
 
 

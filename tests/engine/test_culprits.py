@@ -105,28 +105,28 @@ def test_an_epoch_that_runs_has_no_culprit(history: History) -> None:
 def test_a_rehearsal_changes_nothing(history: History) -> None:
     store = history.store
     _, epoch = opened(store)
-    before = [store.meta_scan(""), store.sizes(), store.head()]
+    before = [store.meta.scan(""), store.sizes(), store.log.head()]
     told: list[str] = []
     rehearse(store, epoch.epoch, ["hashed"], told.append)
     program = newest_plan(store).program
     assert set(told) <= {*program.by_id, *(f"table:{s.number}" for s in program.sources)}
     assert len(told) > len(program.by_id) / 2
-    assert [store.meta_scan(""), store.sizes(), store.head()] == before
+    assert [store.meta.scan(""), store.sizes(), store.log.head()] == before
 
 
 def test_a_dry_store_keeps_meta_records_to_itself(store: Store) -> None:
-    store.meta_cas("a/1", None, b"one")
+    store.meta.cas("a/1", None, b"one")
     dry = DryStore(store)
-    assert dry.meta_cas("a/2", None, b"two")
-    assert not dry.meta_cas("a/1", None, b"other")
-    assert dry.meta_cas("a/1", b"one", None)
-    assert dry.meta_scan("a/") == [("a/2", b"two")]
-    assert dry.meta_get("a/1") is None
-    dry.state_apply(0, 1, 0, [StateWrite(1, [b"k"], [b"v"])])
-    assert store.meta_scan("a/") == [("a/1", b"one")]
-    assert store.state_get(0, 1, [b"k"], None) == [None]
+    assert dry.meta.cas("a/2", None, b"two")
+    assert not dry.meta.cas("a/1", None, b"other")
+    assert dry.meta.cas("a/1", b"one", None)
+    assert dry.meta.scan("a/") == [("a/2", b"two")]
+    assert dry.meta.get("a/1") is None
+    dry.state.apply(0, 1, 0, [StateWrite(1, [b"k"], [b"v"])])
+    assert store.meta.scan("a/") == [("a/1", b"one")]
+    assert store.state.get(0, 1, [b"k"], None) == [None]
     with pytest.raises(AssertionError):
-        dry.state_drop(0, 1)
+        dry.state.drop(0, 1)
 
 
 # -- the search, with rehearsals that are made up ---------------------------------------------

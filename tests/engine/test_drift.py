@@ -48,7 +48,9 @@ def test_sums_do_not_drift(tmp_path: Path) -> None:
             current |= batch
             frame = pl.DataFrame({"id": list(batch), "x": list(batch.values())})
             encoded = keys.encode([frame["id"]])
-            store.write([TableWrite(table.number, rows, Kind.PUT, encoded, rows.encode(frame))])
+            store.tables.write(
+                [TableWrite(table.number, rows, Kind.PUT, encoded, rows.encode(frame))]
+            )
             published = catch_up(store)
         placement = catalog.current().program.placements["v"]
         ((found, mean),) = view_rows(store, placement, published.epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from viewkeep.engine.log_splits import whole_logs
 from viewkeep.errors import EpochGone, Fenced, PipelineError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
-from viewkeep.stores.faulty import FaultPlan, FaultyStore
+from viewkeep.stores.wrapped import WrappedStore
 
 from .history import History
 
@@ -176,8 +177,8 @@ def test_a_pinned_epoch_stays_readable_with_its_base_rows(history: History) -> N
     table = history.catalog.current().program.placements["sums"].table
     rows = [
         table.row_codec.decode_one(row)[:2]
-        for shard in range(store.shards)
-        for row in store.state_scan(shard, table.number, limit=10, at=pin.epoch).rows
+        for shard in range(store.state.shards)
+        for row in store.state.scan(shard, table.number, limit=10, at=pin.epoch).rows
     ]
     assert rows == [("a", 2)]
     base = [
@@ -188,8 +189,8 @@ def test_a_pinned_epoch_stays_readable_with_its_base_rows(history: History) -> N
                 strict=True,
             )
         )
-        for node in range(store.nodes)
-        for row in store.scan(
+        for node in range(store.tables.parts)
+        for row in store.tables.scan(
             node, history.tables["items"].source.number, limit=10, at=pin.cut
         ).rows
     ]
@@ -200,9 +201,9 @@ def test_a_pinned_epoch_stays_readable_with_its_base_rows(history: History) -> N
     put(history, 10, g="a")
     advance(store, term)
     housekeep(store)
-    home = hash_key(table.key_codec.encode_one(("a",))) % store.shards
+    home = hash_key(table.key_codec.encode_one(("a",))) % store.state.shards
     with pytest.raises(EpochGone):
-        store.state_scan(home, table.number, limit=10, at=pin.epoch)
+        store.state.scan(home, table.number, limit=10, at=pin.epoch)
 
 
 def test_expired_pins_do_not_hold(history: History) -> None:
@@ -240,8 +241,8 @@ def test_dropped_views_leave_no_state(history: History) -> None:
     catch_up(store)
     housekeep(store)
     for number in numbers:
-        for shard in range(store.shards):
-            assert not store.state_scan(shard, number, limit=1, at=None).keys
+        for shard in range(store.state.shards):
+            assert not store.state.scan(shard, number, limit=1, at=None).keys
 
 
 def test_a_rebuilt_view_is_loaded_afresh(history: History) -> None:
@@ -272,22 +273,22 @@ def test_a_pin_is_taken_again_if_its_epoch_is_overtaken(history: History) -> Non
     put(history, 1)
     catch_up(store)
 
-    class Overtaken(FaultyStore):
+    class Overtaken(WrappedStore):
         overtaken = False
 
-        def meta_cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
-            if key.startswith("pin/") and new is not None and not self.overtaken:
+        def call(self, method: str, act: Any, *args: Any, **options: Any) -> Any:
+            if method == "meta.cas" and args[0].startswith("pin/") and not self.overtaken:
                 self.overtaken = True
                 put(history, 2)
                 catch_up(store)
                 housekeep(store)
-            return self.inner.meta_cas(key, old, new)
+            return act(*args, **options)
 
-    pin = Epochs(Overtaken(store, FaultPlan())).pin()
+    pin = Epochs(Overtaken(store)).pin()
     assert pin.epoch == Epochs(store).read().published.epoch
     assert [p.id for p in Epochs(store).pins()] == [pin.id]
-    for node in range(store.nodes):
-        store.scan(node, history.tables["items"].source.number, limit=10, at=pin.cut)
+    for node in range(store.tables.parts):
+        store.tables.scan(node, history.tables["items"].source.number, limit=10, at=pin.cut)
 
 
 def test_loading_says_how_far_it_is(history: History) -> None:

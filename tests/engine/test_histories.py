@@ -112,7 +112,7 @@ def one_epoch(model: History, epochs: Epochs, term: int, limits: Limits, random:
         messages = [m for log in whole_logs(epoch) for m in run_sources(store, epoch, log)]
         random.shuffle(messages)
         if load_plan(store, epoch.plan).program.levels > 1:
-            list(run_level(store, epoch, 1, range(store.shards), messages))
+            list(run_level(store, epoch, 1, range(store.state.shards), messages))
     reports = in_both_lanes(store, epoch, random.choice([1, 2, 4]), random)
     epochs.publish(term, epoch, reports)
     model.check()

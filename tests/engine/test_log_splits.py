@@ -229,15 +229,15 @@ def test_a_level_that_lacks_is_an_error(history: History) -> None:
 def run(store: Store, epoch: OpenEpoch, program: Program, splits: list[LogSplit]) -> None:
     messages: list[Message] = [m for s in splits for m in run_sources(store, epoch, s)]
     for level in range(1, levels_to_run(program, epoch, [splits])):
-        messages = list(run_level(store, epoch, level, range(store.shards), messages))
+        messages = list(run_level(store, epoch, level, range(store.state.shards), messages))
 
 
 def state_of(store: Store, program: Program, epoch: int) -> list[Chunk]:
     return [
-        store.state_scan(shard, table.number, limit=10**6, at=epoch)
+        store.state.scan(shard, table.number, limit=10**6, at=epoch)
         for operator in program.operators
         for table in operator.tables
-        for shard in range(store.shards)
+        for shard in range(store.state.shards)
     ]
 
 

@@ -99,7 +99,7 @@ class Model:
 
     def check_pages(self) -> None:
         """The law of pages, and their values."""
-        chunk = self.store.state_scan(0, 7, limit=10_000, at=self.epoch)
+        chunk = self.store.state.scan(0, 7, limit=10_000, at=self.epoch)
         found: list[tuple[bytes, int]] = []
         ends = [*chunk.keys, b"\xff" * 600][1:]
         for page, body, end in zip(chunk.keys, chunk.rows, ends, strict=True):
@@ -219,7 +219,7 @@ def test_values_epoch_by_epoch(
                 state.commit()
             model.check_pages()
             if source.random() < 0.3:
-                store.state_sweep(0, epoch - 1)
+                store.state.sweep(0, epoch - 1)
 
 
 def test_a_value_that_was_never_added_is_not_removed() -> None:
@@ -242,7 +242,7 @@ def test_pages_have_neither_too_many_bytes_nor_too_many_values() -> None:
         state.commit()
         _, state = model.advance([(GROUPS[1], values[n], 1) for n in wide])
         state.commit()
-        chunk = store.state_scan(0, 7, limit=999, at=1)
+        chunk = store.state.scan(0, 7, limit=999, at=1)
         width = model.order.row_codec.width
         held = [len(unpack([row], width)[0]) for row in chunk.rows]
         assert sum(held) == 2_000
@@ -261,7 +261,7 @@ def test_a_large_value_has_a_page_of_its_own() -> None:
         model.values = {word.encode(): (word,) for word in words}
         _, state = model.advance([(GROUPS[0], word.encode(), 1) for word in words])
         state.commit()
-        sizes = [len(row) for row in store.state_scan(0, 7, limit=9, at=1).rows]
+        sizes = [len(row) for row in store.state.scan(0, 7, limit=9, at=1).rows]
         assert len(sizes) == 3
         assert min(sizes[0], sizes[2]) < 100 < 10_000 < sizes[1] < 10_100
 

@@ -52,7 +52,7 @@ def test_a_reader_does_not_take_an_old_plan_for_the_newest(db: viewkeep.Database
 def test_numbers_of_dropped_versions_are_not_kept_for_ever(db: viewkeep.Database) -> None:
     make_tables(db, "a", "b", "c")
     drop_plans_before(db.store, NUMBERS_KEPT + 3)
-    assert [key for key, _ in db.store.meta_scan("plan/")] == ["plan/000000000003"]
+    assert [key for key, _ in db.store.meta.scan("plan/")] == ["plan/000000000003"]
 
 
 def test_a_dropped_version_is_gone(db: viewkeep.Database) -> None:

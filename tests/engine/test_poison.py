@@ -113,7 +113,7 @@ def test_the_others_go_on(history: History) -> None:
     step(history)
     assert ready(history.store) == HEALTHY
     published = Epochs(history.store).read().published
-    assert published.cut.offsets == history.store.head().offsets
+    assert published.cut.offsets == history.store.log.head().offsets
 
 
 def test_who_reads_a_failed_view_is_told_the_root(history: History) -> None:
@@ -280,7 +280,7 @@ def test_a_view_dropped_while_its_epoch_is_open_is_gone_from_the_next(history: H
 
 def test_a_driver_may_die_between_any_two_steps(tmp_path: Path, poisoned: None) -> None:
     """After any store call of setting aside and of what comes after, the next driver goes on."""
-    for method in ("meta_cas", "state_revert", "state_apply"):
+    for method in ("meta.cas", "state.revert", "state.apply"):
         for call in range(1, 40):
             for fault in ("before", "after"):
                 folder = tmp_path / f"{method}-{call}-{fault}"

@@ -85,7 +85,7 @@ def until(holds: Callable[[], object]) -> None:
 
 def await_head(store: Store) -> Published:
     """Until an epoch is published that covers all that is written now, and nothing loads."""
-    head, epochs = store.head().offsets, Epochs(store)
+    head, epochs = store.log.head().offsets, Epochs(store)
 
     def reached() -> bool:
         published = epochs.read().published
@@ -111,7 +111,7 @@ def test_views_equal_recomputation_at_every_epoch(
                 until(
                     lambda task=task: (
                         task.job.done()
-                        or Epochs(store).read().published.cut.offsets == store.head().offsets
+                        or Epochs(store).read().published.cut.offsets == store.log.head().offsets
                     )
                 )
                 history.check()
@@ -143,7 +143,7 @@ def test_a_resident_that_dies_anywhere(history: History, lease: Lease, seed: int
         write_something(history, source)
         if views and source.random() < 0.6:
             history.create_view(views.pop(0))
-        head, done = store.head().offsets, False
+        head, done = store.log.head().offsets, False
         while not done:
             assignment = given(lease, seconds=0.05)
             assign(store, assignment)
@@ -383,8 +383,8 @@ def test_whether_a_driver_lives(history: History, how: str) -> None:
         "elsewhere": replace(lease, host="another", expires=1.0),  # its clock is far behind
     }[how]
     assert watch.lives()
-    raw = store.meta_get("lease")
-    assert store.meta_cas("lease", raw, leases._bytes(changed))
+    raw = store.meta.get("lease")
+    assert store.meta.cas("lease", raw, leases._bytes(changed))
     assert watch.lives() == (how == "elsewhere")
     Epochs(store).release(lease)
 

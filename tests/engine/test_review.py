@@ -295,14 +295,14 @@ def test_prefixes_and_ranges_of_descending_keys(history: History) -> None:
 def test_a_pin_renewed_just_in_time_stays(history: History, monkeypatch: Any) -> None:
     epochs, store = Epochs(history.store), history.store
     pin = epochs.pin(ttl=-1.0)  # expired, and not yet dropped by anybody
-    scan = store.meta_scan
+    scan = store.meta.scan
 
     def renewed_after(prefix: str) -> list[tuple[str, bytes]]:
         found = scan(prefix)
         Epochs(store).renew_pin(pin, 60.0)
         return found
 
-    monkeypatch.setattr(store, "meta_scan", renewed_after)
+    monkeypatch.setattr(store.meta, "scan", renewed_after)
     assert [kept.id for kept in epochs.pins()] == [pin.id]
     monkeypatch.undo()
     assert [kept.id for kept in epochs.pins()] == [pin.id]
@@ -315,7 +315,7 @@ def test_a_read_is_not_torn_by_a_rebuild(history: History, monkeypatch: Any) -> 
     settle(history)
     store = history.store
     reader = DatabaseReader(store, Epochs(store), "")
-    scan, pending = store.state_scan, [1]
+    scan, pending = store.state.scan, [1]
 
     def rebuilt_meanwhile(*args: Any, **kwargs: Any) -> Chunk:
         found = scan(*args, **kwargs)
@@ -326,7 +326,7 @@ def test_a_read_is_not_torn_by_a_rebuild(history: History, monkeypatch: Any) -> 
             housekeep(store)
         return found
 
-    monkeypatch.setattr(store, "state_scan", rebuilt_meanwhile)
+    monkeypatch.setattr(store.views, "scan", rebuilt_meanwhile)
     assert len(reader.scan("v")) == 40
 
 

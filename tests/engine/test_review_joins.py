@@ -228,7 +228,7 @@ class Play:
             tasks = random.randint(1, 5)
             for task in random.sample(range(tasks), tasks):
                 mine = [message for message in sent if message[0] % tasks == task]
-                shards = list(range(task, store.shards, tasks))
+                shards = list(range(task, store.state.shards, tasks))
                 messages += run_level(store, epoch, number, shards, mine)
         return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
 
@@ -256,10 +256,10 @@ def progress_of(reports: list[Report]) -> dict[str, dict[str, str | None]]:
 
 def state_of(store: Store, program: Program, epoch: int) -> dict[tuple[int, int], Chunk]:
     return {
-        (shard, table.number): store.state_scan(shard, table.number, limit=10**6, at=epoch)
+        (shard, table.number): store.state.scan(shard, table.number, limit=10**6, at=epoch)
         for operator in program.operators
         for table in operator.tables
-        for shard in range(store.shards)
+        for shard in range(store.state.shards)
     }
 
 
@@ -268,16 +268,16 @@ def check_places(store: Store, program: Program, epoch: int) -> None:
     found = state_of(store, program, epoch)
     for operator in program.operators:
         table = operator.rows_table
-        for shard in range(store.shards) if operator.tables else ():
+        for shard in range(store.state.shards) if operator.tables else ():
             chunk = found[shard, table.number]
             rows = table.row_codec.decode(chunk.rows)
             assert table.keys(rows, "").to_list() == chunk.keys
             homes = hash_keys(encode_keys(table.shard_codec, rows, table.shard_by))
-            assert set((homes % store.shards).tolist()) <= {shard}
+            assert set((homes % store.state.shards).tolist()) <= {shard}
     for placement in program.placements.values():
-        reader, table = ViewRelation(placement, store.shards), placement.table
+        reader, table = ViewRelation(placement, store.state.shards), placement.table
         places = [[c.name for c in table.columns].index(name) for name in table.key_names]
-        for shard in range(store.shards):
+        for shard in range(store.state.shards):
             rows_ = found[shard, table.number].rows
             keys = [table.row_codec.decode_one(row, places) for row in rows_]
             assert reader.find(store, keys, epoch) == rows_

@@ -42,7 +42,7 @@ def db(tmp_path: Path) -> Iterator[viewkeep.Database]:
 def damage(db: viewkeep.Database, body: bytes | None) -> None:
     """Put another record in the place of a view's definition, as a new process would find it."""
     key = f"definition/{newest_plan(db.store).generations['bad']}"
-    assert db.store.meta_cas(key, db.store.meta_get(key), body)
+    assert db.store.meta.cas(key, db.store.meta.get(key), body)
     programs._cache.clear()
 
 
@@ -90,16 +90,16 @@ def test_it_is_replaced(db: viewkeep.Database) -> None:
 def test_what_does_not_read_back_is_not_stored(db: viewkeep.Database) -> None:
     source = Source("t", 1, Schema((Column("k", BIGINT), Column("x", DataType("VOID"))), ("k",)))
     view = View("v", "SELECT ...", Arrange(source, (KeyPart("k"),), ("x",)), (("x", "x"),))
-    before = db.store.meta_scan("")
+    before = db.store.meta.scan("")
     with pytest.raises(Unsupported, match="view v cannot be stored"):
         save_definitions(db.store, [view])
-    assert db.store.meta_scan("") == before
+    assert db.store.meta.scan("") == before
 
 
 def test_a_definition_says_shared_parts_once(db: viewkeep.Database) -> None:
     joins = "SELECT a.x FROM t a LEFT JOIN t b ON a.x = b.x LEFT JOIN t c ON b.x = c.x"
     db.sql(f"CREATE VIEW v AS {joins}")
-    body = db.store.meta_get(f"definition/{newest_plan(db.store).generations['v']}")
+    body = db.store.meta.get(f"definition/{newest_plan(db.store).generations['v']}")
     assert body is not None
     parts = json.loads(body)["parts"]
     assert sum(part["is"] == "Source" for part in parts) == 1

@@ -156,12 +156,12 @@ def test_many_keys_of_a_table_read_the_log_once(
     found = client.post("/v1/read", json={"reads": reads}).json()["results"]
     assert found[:10] == [*({"row": {"id": n, "story": n % 3}} for n in range(9)), {"row": None}]
     assert len(found) == 1_000
-    assert 0 < looks[0] <= 2 * site.store.nodes
+    assert 0 < looks[0] <= 2 * site.store.tables.parts
     looks[0] = 0
     rows = site.read([("votes", n) for n in range(100)] + [("scores", 1)])
     assert rows[8:10] == [{"id": 8, "story": 2}, None]
     assert rows[-1] == {"story": 1, "votes": 3}
-    assert 0 < looks[0] <= 2 * site.store.nodes
+    assert 0 < looks[0] <= 2 * site.store.tables.parts
 
 
 def test_batch_read(client: httpx.Client) -> None:

@@ -166,8 +166,8 @@ def test_a_late_write_never_follows_a_newer_one(
     site: Database, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread of the older one stands before the write, and goes on when it is too late."""
-    gate = Gate(site.store.write)
-    monkeypatch.setattr(site.store, "write", gate)
+    gate = Gate(site.store.tables.write)
+    monkeypatch.setattr(site.store.tables, "write", gate)
     server = serve(site, max_seconds=0.3)
     with httpx.Client(base_url=server.http_url, timeout=30) as client:
         kind, message = error(put(client, 100, 1), 504)

@@ -92,7 +92,7 @@ def test_pipeline_on_a_cluster(master: str, db: Database, spark: SparkSession) -
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "executors: 2"
-        assert db.epochs.read().published.cut.offsets == db.store.head().offsets
+        assert db.epochs.read().published.cut.offsets == db.store.log.head().offsets
     verdicts = db.verify(spark=spark)
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
 
@@ -108,11 +108,11 @@ def test_resident_on_a_cluster(master: str, db: Database, spark: SparkSession) -
     ) as driver:
         try:
             await_resident(db)
-            before = db.store.meta_get("resident")
+            before = db.store.meta.get("resident")
             for number in range(20):
                 db.put("t", {"id": number, "x": number % 3})
                 published = db.wait(SECONDS)
-            assert db.store.meta_get("resident") == before  # one turn, and so one job
+            assert db.store.meta.get("resident") == before  # one turn, and so one job
             assert published.epoch >= 20
         finally:
             driver.terminate()

@@ -106,7 +106,7 @@ def test_key_filters_narrow_what_is_read(kinds: Database) -> None:
 
 
 def test_key_of_a_view_leads_to_one_shard(kinds: Database) -> None:
-    assert len(reader_of(kinds, "counted").partitions()) == kinds.store.shards
+    assert len(reader_of(kinds, "counted").partitions()) == kinds.store.state.shards
     narrow = reader_of(kinds, "counted", EqualTo(("a",), 1), EqualTo(("b",), "ä"))
     assert len(narrow.partitions()) == 1
     assert rows_read(narrow) == 1

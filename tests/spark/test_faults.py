@@ -103,7 +103,7 @@ class Scene:
 
     def await_head(self) -> None:
         """Until the published cut covers all that is written now."""
-        goal = self.db.store.head().offsets
+        goal = self.db.store.log.head().offsets
         self._until(
             lambda: all(
                 a >= b

@@ -113,7 +113,7 @@ def test_many_histories(site: Database, change: Change, spark: SparkSession, see
 def test_once_catches_up_and_stops(site: Database, change: Change, spark: SparkSession) -> None:
     change(random.Random(3))
     published = site.pipeline(spark=spark).run_once()
-    assert published.cut.offsets == site.store.head().offsets
+    assert published.cut.offsets == site.store.log.head().offsets
     assert site.pipeline(spark=spark).run_once() == published  # nothing to do: no epoch
 
 
@@ -127,7 +127,7 @@ def test_once_ends_though_writes_go_on(db: Database, spark: SparkSession) -> Non
         db.put("t", {"id": 1000 + published.epoch, "x": 2})
 
     Pipeline(db, spark=spark, max_operations=10, on_epoch=write_more).run_once()
-    assert db.epochs.read().published.cut.offsets != db.store.head().offsets
+    assert db.epochs.read().published.cut.offsets != db.store.log.head().offsets
     assert db.get("v", 1) == {"x": 1, "n": 30}
 
 
@@ -149,7 +149,7 @@ def test_the_query_starts_when_nothing_is_left_to_do(
     site: Database, change: Change, spark: SparkSession, asked_at: queue.Queue[Published]
 ) -> None:
     change(random.Random(12))
-    head = site.store.head()
+    head = site.store.log.head()
     with site.pipeline(spark=spark, max_operations=10) as pipeline:
         published = asked_at.get(timeout=SECONDS)
         assert published.cut.offsets == head.offsets
@@ -290,7 +290,7 @@ def test_stop_before_the_query_starts(
     pipeline.check()
     assert asked_at.empty()
     published = site.pipeline(spark=spark).run_once()  # the lease was given back
-    assert published.cut.offsets == site.store.head().offsets
+    assert published.cut.offsets == site.store.log.head().offsets
 
 
 def test_workers_do_not_collect_garbage_among_their_modules(
@@ -318,7 +318,7 @@ def test_a_pipeline_leaves_no_store_open(db: Database, spark: SparkSession) -> N
     assert opened
     for store in opened:
         with pytest.raises(StoreError, match="closed"):
-            store.head()
+            store.log.head()
 
 
 def test_epochs_are_bounded(db: Database, spark: SparkSession) -> None:
@@ -457,11 +457,11 @@ def damage_all(db: Database, view: str, row: bytes) -> None:
     """Overwrite every row of a view's state at the published epoch."""
     published = db.epochs.read().published
     placement = db.catalog.current().program.placements[view]
-    for shard in range(db.store.shards):
-        found = db.store.state_scan(shard, placement.table.number, limit=1000, at=published.epoch)
+    for shard in range(db.store.state.shards):
+        found = db.store.state.scan(shard, placement.table.number, limit=1000, at=published.epoch)
         writes = [StateWrite(placement.table.number, found.keys, [row] * len(found.keys))]
         if found.keys:
-            db.store.state_apply(shard, published.epoch, published.epoch - 1, writes)
+            db.store.state.apply(shard, published.epoch, published.epoch - 1, writes)
 
 
 def test_pipeline_takes_a_database_or_its_url(site: Database, spark: SparkSession) -> None:

@@ -43,7 +43,7 @@ def until(holds: Callable[[], object], what: str) -> None:
 
 def is_resident(db: Database) -> bool:
     """Whether a resident's attempt has the epochs."""
-    raw = db.store.meta_get("resident")
+    raw = db.store.meta.get("resident")
     return raw is not None and b'"attempt": ""' not in raw
 
 
@@ -200,7 +200,7 @@ def test_turns_follow_each_other_without_work(
         ids = set[bytes]()
 
         def turns() -> int:
-            raw = words.store.meta_get("resident")
+            raw = words.store.meta.get("resident")
             if raw is not None:
                 ids.add(raw[:42])
             return len(ids)
@@ -264,7 +264,7 @@ def test_a_resident_that_is_killed_is_run_again(words: Database, spark: SparkSes
     source, number = random.Random(1), 0
     with running(words) as driver:
         for _ in range(4):
-            raw = words.store.meta_get("resident")
+            raw = words.store.meta.get("resident")
             writing = time.monotonic() + source.uniform(0.05, 0.5)
             while time.monotonic() < writing:
                 put(words, range(number, number + 5))
@@ -274,7 +274,7 @@ def test_a_resident_that_is_killed_is_run_again(words: Database, spark: SparkSes
             put(words, range(number, number + 5))
             number += 5
             words.wait(SECONDS)
-            until(lambda raw=raw: words.store.meta_get("resident") != raw, "no new attempt")
+            until(lambda raw=raw: words.store.meta.get("resident") != raw, "no new attempt")
         assert trouble_of(words.store) is None
     assert driver.returncode == 0
     check(words, spark)

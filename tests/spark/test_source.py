@@ -80,7 +80,7 @@ def test_a_backlog_does_not_wait(db: Database, term: int, bound: dict[str, int])
         db.put("wide", {"id": number, "s": "x" * 500})
         db.put("t", [{"id": 10 * number + n, "x": 1} for n in range(9)])
     reader = reader_of(db, term, every=3600, **bound)
-    at, head = reader.initialOffset(), list(db.store.head().offsets)
+    at, head = reader.initialOffset(), list(db.store.log.head().offsets)
     while at["offsets"] != head:
         opened = reader.latestOffset(at, LIMIT)
         assert opened != at

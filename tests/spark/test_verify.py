@@ -26,11 +26,11 @@ def damage(db: Database, view: str, change: Callable[[bytes], bytes | None]) -> 
     """Change one row of a view behind the pipeline's back."""
     published = db.epochs.read().published
     table = db.catalog.current().program.placements[view].table.number
-    for shard in range(db.store.shards):
-        found = db.store.state_scan(shard, table, limit=1, at=published.epoch)
+    for shard in range(db.store.state.shards):
+        found = db.store.state.scan(shard, table, limit=1, at=published.epoch)
         if found.keys:
             write = StateWrite(table, found.keys, [change(found.rows[0])])
-            db.store.state_apply(shard, published.epoch, published.epoch - 1, [write])
+            db.store.state.apply(shard, published.epoch, published.epoch - 1, [write])
             return
     raise AssertionError(f"{view} has no rows")
 
@@ -94,7 +94,7 @@ def test_a_damaged_base_table_is_reported_and_nothing_is_rebuilt_from_it(
     assert "backup" in str(unread)
 
     table = scored.catalog.current().tables["votes"]
-    (row,) = scored.store.get(table.number, [KeyCodec((BIGINT,)).encode_one((7,))])
+    (row,) = scored.store.tables.get(table.number, [KeyCodec((BIGINT,)).encode_one((7,))])
     assert row is not None
     _damage_base(scored, row)
     scores, votes = scored.verify("scores", repair=True, spark=spark)

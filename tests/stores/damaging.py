@@ -39,14 +39,14 @@ def build(path):
             numbers = [2 * number for number in range(step, step + 500)]
             rows = [ROWS.encode_one((number, f"row {number}" * 3)) for number in numbers]
             keys = [key(number) for number in numbers]
-            store.write([TableWrite(table, ROWS, Kind.PUT, keys, rows)])
+            store.tables.write([TableWrite(table, ROWS, Kind.PUT, keys, rows)])
     for epoch in range(1, 5):
         numbers = [2 * number for number in range(epoch, COUNT, epoch)]
         rows = [None if number % 7 == 0 else b"%d at %d" % (number, epoch) for number in numbers]
         write = StateWrite(TABLES[0], [key(number) for number in numbers], rows)
-        store.state_apply(0, epoch, max(epoch - 2, 0), [write])
+        store.state.apply(0, epoch, max(epoch - 2, 0), [write])
     for number in range(100):
-        store.meta_cas(f"record/{number}", None, b"value %d" % number * 5)
+        store.meta.cas(f"record/{number}", None, b"value %d" % number * 5)
     store.close()
 
 
@@ -55,37 +55,43 @@ def reads(store):
     numbers = range(0, 2 * COUNT, 97)  # every second one is of a row that is there
     for table in TABLES:
         for number in numbers:
-            yield lambda table=table, number=number: store.get(table, [key(number)])
-        yield lambda table=table: store.get(table, [key(number) for number in range(2 * COUNT)])
-        yield lambda table=table: _chunk(store.scan(0, table, limit=10 * COUNT))
-        yield lambda table=table: _chunk(store.scan(0, table, limit=10 * COUNT, reverse=True))
-        yield lambda table=table: _chunk(store.scan(0, table, start=key(900), limit=50))
+            yield lambda table=table, number=number: store.tables.get(table, [key(number)])
+        yield lambda table=table: store.tables.get(
+            table, [key(number) for number in range(2 * COUNT)]
+        )
+        yield lambda table=table: _chunk(store.tables.scan(0, table, limit=10 * COUNT))
         yield lambda table=table: _chunk(
-            store.scan(0, table, start=key(900), stop=key(1000), limit=500, at=Cut(1, (700,)))
+            store.tables.scan(0, table, limit=10 * COUNT, reverse=True)
+        )
+        yield lambda table=table: _chunk(store.tables.scan(0, table, start=key(900), limit=50))
+        yield lambda table=table: _chunk(
+            store.tables.scan(
+                0, table, start=key(900), stop=key(1000), limit=500, at=Cut(1, (700,))
+            )
         )
     yield lambda: _log(store, 0)
     yield lambda: _log(store, 1_234)
-    yield lambda: store.head().offsets
-    yield lambda: store.bounded_cut(Cut(0, (0,)), store.head(), 700, 1 << 30).offsets
+    yield lambda: store.log.head().offsets
+    yield lambda: store.log.bounded_cut(Cut(0, (0,)), store.log.head(), 700, 1 << 30).offsets
     table = TABLES[0]
     for at in (2, 3, 4, None):
         for number in numbers:
-            yield lambda number=number, at=at: store.state_get(0, table, [key(number)], at)
-        yield lambda at=at: store.state_get(0, table, [key(n) for n in range(2 * COUNT)], at)
-        yield lambda at=at: _chunk(store.state_scan(0, table, limit=10 * COUNT, at=at))
+            yield lambda number=number, at=at: store.state.get(0, table, [key(number)], at)
+        yield lambda at=at: store.state.get(0, table, [key(n) for n in range(2 * COUNT)], at)
+        yield lambda at=at: _chunk(store.state.scan(0, table, limit=10 * COUNT, at=at))
         yield lambda at=at: _chunk(
-            store.state_scan(0, table, start=key(300), stop=key(600), limit=500, at=at)
+            store.state.scan(0, table, start=key(300), stop=key(600), limit=500, at=at)
         )
         yield lambda at=at: [
             (found.places, found.keys, found.rows)
-            for found in store.state_find(0, table, [key(number) for number in numbers], at)
+            for found in store.state.find(0, table, [key(number) for number in numbers], at)
         ]
         yield lambda at=at: _floor(store, table, at)
-    yield lambda: _changed(store.state_changes(0, table, 2, 4, limit=10 * COUNT))
-    yield lambda: _changed(store.state_changes(0, table, 3, 4, start=key(800), limit=10))
-    yield lambda: [store.meta_get(f"record/{number}") for number in range(110)]
-    yield lambda: store.meta_scan("record/")
-    yield lambda: store.meta_scan("record/5")
+    yield lambda: _changed(store.state.changes(0, table, 2, 4, limit=10 * COUNT))
+    yield lambda: _changed(store.state.changes(0, table, 3, 4, start=key(800), limit=10))
+    yield lambda: [store.meta.get(f"record/{number}") for number in range(110)]
+    yield lambda: store.meta.scan("record/")
+    yield lambda: store.meta.scan("record/5")
 
 
 def _chunk(chunk):
@@ -93,7 +99,7 @@ def _chunk(chunk):
 
 
 def _log(store, start):
-    batches = store.read_log(0, start, store.head().offsets[0])
+    batches = store.log.read(0, start, store.log.head().offsets[0])
     return [
         (b.table, b.offsets.tolist(), b.kinds.tolist(), list(b.keys), list(b.rows), list(b.before))
         for b in batches
@@ -102,7 +108,7 @@ def _log(store, start):
 
 def _floor(store, table, at):
     keys = [key(number) for number in range(1, 2 * COUNT, 41)]
-    found = store.state_floor(0, table, keys, [(key(0), len(keys))], at)
+    found = store.state.floor(0, table, keys, [(key(0), len(keys))], at)
     return found.keys, found.rows, found.runs
 
 

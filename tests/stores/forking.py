@@ -44,10 +44,10 @@ def collects(path, store):
 def closes(path, store):
     """Use what was inherited, which is refused, and close it."""
     for use in (
-        lambda: store.meta_get("a"),
-        lambda: store.get(TABLE, [key(1)]),
+        lambda: store.meta.get("a"),
+        lambda: store.tables.get(TABLE, [key(1)]),
         lambda: write(store, 1, [1]),
-        store.head,
+        store.log.head,
     ):
         with pytest.raises(StoreError, match="fork"):
             use()
@@ -61,7 +61,7 @@ def uses(path, store):
         with opened(path) as mine:
             write(mine, 1, range(WIDTH, WIDTH + 100))
             assert len(rounds(mine)) >= WIDTH
-            mine.head()
+            mine.log.head()
     store.close()
     gc.collect()
 
@@ -240,13 +240,13 @@ def key(number):
 def write(store, number, keys):
     keys = list(keys)
     rows = [ROWS.encode_one((each, number)) for each in keys]
-    store.write([TableWrite(TABLE, ROWS, Kind.PUT, [key(each) for each in keys], rows)])
+    store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, [key(each) for each in keys], rows)])
 
 
 def rounds(store):
     found = {}
-    for node in range(store.nodes):
-        chunk = store.scan(node, TABLE, limit=10 * WIDTH)
+    for node in range(store.tables.parts):
+        chunk = store.tables.scan(node, TABLE, limit=10 * WIDTH)
         rows = zip(chunk.keys, chunk.rows, strict=True)
         found.update((each, ROWS.decode_one(row)[1]) for each, row in rows)
     return found

@@ -28,14 +28,14 @@ def path(tmp_path):
     """A database with rows of which one is easily found in its files."""
     path = tmp_path / "db"
     with closing(create_store(str(path), nodes=1, shards=1, durability="relaxed")) as store:
-        store.write([put(range(0, 1000, 2))])
-        store.write([put([500], NAMED)])
+        store.tables.write([put(range(0, 1000, 2))])
+        store.tables.write([put([500], NAMED)])
         rows = [b"%d in state" % number for number in range(0, 1000, 2)]
         write = StateWrite(TABLE, [key(number) for number in range(0, 1000, 2)], rows)
-        store.state_apply(0, 1, 0, [write])
-        store.meta_cas("a", None, b"1")
-        store.meta_cas("b", None, b"the value of b")
-        store.meta_cas("c", None, b"3")
+        store.state.apply(0, 1, 0, [write])
+        store.meta.cas("a", None, b"1")
+        store.meta.cas("b", None, b"the value of b")
+        store.meta.cas("c", None, b"3")
     return path
 
 
@@ -57,17 +57,17 @@ def test_a_damaged_base_row(path):
     damage(path, "node-0", row(500, NAMED, 5000), row(500, NAMED, 5001))
     with closing(open_store(str(path))) as store:
         for read in (
-            lambda: store.get(TABLE, [key(500)]),
-            lambda: store.get(TABLE, [key(number) for number in range(1000)]),
-            lambda: store.scan(0, TABLE, limit=1000),
-            lambda: store.scan(0, TABLE, limit=1000, reverse=True),
-            lambda: store.write([put([500])]),
-            lambda: store.write([put([500, 502])]),
+            lambda: store.tables.get(TABLE, [key(500)]),
+            lambda: store.tables.get(TABLE, [key(number) for number in range(1000)]),
+            lambda: store.tables.scan(0, TABLE, limit=1000),
+            lambda: store.tables.scan(0, TABLE, limit=1000, reverse=True),
+            lambda: store.tables.write([put([500])]),
+            lambda: store.tables.write([put([500, 502])]),
         ):
             with pytest.raises(Corrupt, match=r"node-0.*row of table 7 .*backup"):
                 read()
-        assert store.get(TABLE, [key(502)]) == [row(502, "x", 5020)]
-        store.write([put([502])])
+        assert store.tables.get(TABLE, [key(502)]) == [row(502, "x", 5020)]
+        store.tables.write([put([502])])
 
 
 def test_a_damaged_page_that_hides_rows_is_found_by_verification(path):
@@ -79,14 +79,14 @@ def test_a_damaged_page_that_hides_rows_is_found_by_verification(path):
     content[page + LOWER : page + LOWER + 2] = (lower - 2).to_bytes(2, sys.byteorder)
     table = Source("t", TABLE, Schema((Column("a", BIGINT),), ("a",)))
     with closing(open_store(str(path))) as store:
-        store.check_counts(0)
+        store.tables.check_counts(0)
         assert damaged_tables(store, [table]) == {}
     file.write_bytes(content)
     with closing(open_store(str(path))) as store:
-        assert len(store.scan(0, TABLE, limit=1000).keys) == 499, "no read can tell"
+        assert len(store.tables.scan(0, TABLE, limit=1000).keys) == 499, "no read can tell"
         message = r"node-0.*499 records of rows can be read, and 500 were written.*backup"
         with pytest.raises(Corrupt, match=message):
-            store.check_counts(0)
+            store.tables.check_counts(0)
         assert "499 records" in damaged_tables(store, [table])["t"]
 
 
@@ -96,35 +96,35 @@ def test_a_damaged_key_hides_no_base_row(path, other):
     damage(path, "node-0", full(500) + stored, full(other) + stored)
     with closing(open_store(str(path))) as store:
         for read in (
-            lambda: store.get(TABLE, [key(500)]),
-            lambda: store.get(TABLE, [key(number) for number in range(1000)]),
-            lambda: store.scan(0, TABLE, limit=1000),
-            lambda: store.scan(0, TABLE, start=key(500), limit=1),
-            lambda: store.scan(0, TABLE, start=key(400), stop=key(501), limit=1000),
-            lambda: store.scan(0, TABLE, stop=key(501), limit=1, reverse=True),
-            lambda: store.write([put([500])]),
-            lambda: store.write([put([500, 502])]),
+            lambda: store.tables.get(TABLE, [key(500)]),
+            lambda: store.tables.get(TABLE, [key(number) for number in range(1000)]),
+            lambda: store.tables.scan(0, TABLE, limit=1000),
+            lambda: store.tables.scan(0, TABLE, start=key(500), limit=1),
+            lambda: store.tables.scan(0, TABLE, start=key(400), stop=key(501), limit=1000),
+            lambda: store.tables.scan(0, TABLE, stop=key(501), limit=1, reverse=True),
+            lambda: store.tables.write([put([500])]),
+            lambda: store.tables.write([put([500, 502])]),
         ):
             with pytest.raises(Corrupt, match="node-0"):
                 read()
-        assert store.get(TABLE, [key(300)]) == [row(300, "x", 3000)]
+        assert store.tables.get(TABLE, [key(300)]) == [row(300, "x", 3000)]
 
 
 def test_a_damaged_state_row(path):
     damage(path, "shard-0", b"500 in state", b"600 in state")
     with closing(open_store(str(path))) as store:
         for read in (
-            lambda: store.state_get(0, TABLE, [key(500)], 1),
-            lambda: store.state_get(0, TABLE, [key(number) for number in range(1000)], 1),
-            lambda: store.state_scan(0, TABLE, limit=1000, at=1),
-            lambda: list(store.state_find(0, TABLE, [key(500)], 1)),
-            lambda: store.state_floor(0, TABLE, [key(501)], [(b"", 1)], 1),
-            lambda: store.state_changes(0, TABLE, 0, 1, limit=1000),
-            lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
+            lambda: store.state.get(0, TABLE, [key(500)], 1),
+            lambda: store.state.get(0, TABLE, [key(number) for number in range(1000)], 1),
+            lambda: store.state.scan(0, TABLE, limit=1000, at=1),
+            lambda: list(store.state.find(0, TABLE, [key(500)], 1)),
+            lambda: store.state.floor(0, TABLE, [key(501)], [(b"", 1)], 1),
+            lambda: store.state.changes(0, TABLE, 0, 1, limit=1000),
+            lambda: store.state.apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
         ):
             with pytest.raises(Corrupt, match=r"shard-0.*row of table 7 .*verify --repair"):
                 read()
-        assert store.state_get(0, TABLE, [key(502)], 1) == [b"502 in state"]
+        assert store.state.get(0, TABLE, [key(502)], 1) == [b"502 in state"]
 
 
 @pytest.mark.parametrize("other", [1, 499, 501, 999])
@@ -133,13 +133,13 @@ def test_a_damaged_key_hides_no_state_row(path, other):
     damage(path, "shard-0", full(500) + stamp, full(other) + stamp)
     with closing(open_store(str(path))) as store:
         for read in (
-            lambda: store.state_get(0, TABLE, [key(500)], 1),
-            lambda: store.state_get(0, TABLE, [key(number) for number in range(1000)], 1),
-            lambda: store.state_scan(0, TABLE, limit=1000, at=1),
-            lambda: list(store.state_find(0, TABLE, [key(500)], 1)),
-            lambda: store.state_floor(0, TABLE, [key(500)], [(b"", 1)], 1),
-            lambda: store.state_changes(0, TABLE, 0, 1, limit=1000),
-            lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
+            lambda: store.state.get(0, TABLE, [key(500)], 1),
+            lambda: store.state.get(0, TABLE, [key(number) for number in range(1000)], 1),
+            lambda: store.state.scan(0, TABLE, limit=1000, at=1),
+            lambda: list(store.state.find(0, TABLE, [key(500)], 1)),
+            lambda: store.state.floor(0, TABLE, [key(500)], [(b"", 1)], 1),
+            lambda: store.state.changes(0, TABLE, 0, 1, limit=1000),
+            lambda: store.state.apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
         ):
             with pytest.raises(Corrupt, match="shard-0"):
                 read()
@@ -160,23 +160,23 @@ def test_a_record_of_no_bytes_is_damaged(path, number):
     zero_header(path, "shard-0", full(number))
     with closing(open_store(str(path))) as store:
         for read in (
-            lambda: store.get(TABLE, [key(number)]),
-            lambda: store.get(TABLE, [key(number) for number in range(1000)]),
-            lambda: store.scan(0, TABLE, limit=1000),
-            lambda: store.scan(0, TABLE, limit=1000, reverse=True),
-            lambda: store.scan(0, TABLE, start=key(number), limit=1),
-            lambda: store.scan(0, TABLE, start=key(number), stop=key(number + 1), limit=1),
-            lambda: store.scan(0, TABLE, stop=key(number + 1), limit=1, reverse=True),
-            lambda: store.write([put([number])]),
-            lambda: store.write([put([number, 2])]),
-            lambda: store.state_get(0, TABLE, [key(number)], 1),
-            lambda: store.state_get(0, TABLE, [key(number) for number in range(1000)], 1),
-            lambda: store.state_scan(0, TABLE, limit=1000, at=1),
-            lambda: store.state_scan(0, TABLE, limit=1000, at=1, reverse=True),
-            lambda: list(store.state_find(0, TABLE, [key(number)], 1)),
-            lambda: store.state_floor(0, TABLE, [key(number)], [(b"", 1)], 1),
-            lambda: store.state_changes(0, TABLE, 0, 1, limit=1000),
-            lambda: store.state_apply(0, 2, 1, [StateWrite(TABLE, [key(number)], [b"new"])]),
+            lambda: store.tables.get(TABLE, [key(number)]),
+            lambda: store.tables.get(TABLE, [key(number) for number in range(1000)]),
+            lambda: store.tables.scan(0, TABLE, limit=1000),
+            lambda: store.tables.scan(0, TABLE, limit=1000, reverse=True),
+            lambda: store.tables.scan(0, TABLE, start=key(number), limit=1),
+            lambda: store.tables.scan(0, TABLE, start=key(number), stop=key(number + 1), limit=1),
+            lambda: store.tables.scan(0, TABLE, stop=key(number + 1), limit=1, reverse=True),
+            lambda: store.tables.write([put([number])]),
+            lambda: store.tables.write([put([number, 2])]),
+            lambda: store.state.get(0, TABLE, [key(number)], 1),
+            lambda: store.state.get(0, TABLE, [key(number) for number in range(1000)], 1),
+            lambda: store.state.scan(0, TABLE, limit=1000, at=1),
+            lambda: store.state.scan(0, TABLE, limit=1000, at=1, reverse=True),
+            lambda: list(store.state.find(0, TABLE, [key(number)], 1)),
+            lambda: store.state.floor(0, TABLE, [key(number)], [(b"", 1)], 1),
+            lambda: store.state.changes(0, TABLE, 0, 1, limit=1000),
+            lambda: store.state.apply(0, 2, 1, [StateWrite(TABLE, [key(number)], [b"new"])]),
         ):
             with pytest.raises(Corrupt):
                 read()
@@ -185,15 +185,15 @@ def test_a_record_of_no_bytes_is_damaged(path, number):
 def test_a_log_segment_of_no_bytes_is_damaged(path):
     """The last segment: its key stands in the file after others of the same bytes."""
     with closing(open_store(str(path))) as store:
-        end = store.head().offsets[0]
+        end = store.log.head().offsets[0]
         put_at = end.to_bytes(8, "big")
-        store.write([put([500])])
+        store.tables.write([put([500])])
     zero_header(path, "node-0", put_at)
     with closing(open_store(str(path))) as store:
         for read in (
-            lambda: store.head(),
+            lambda: store.log.head(),
             lambda: log_entries(store, origin(store), Cut(0, (end + 1,))),
-            lambda: store.write([put([500])]),
+            lambda: store.tables.write([put([500])]),
         ):
             with pytest.raises(Corrupt):
                 read()
@@ -204,32 +204,32 @@ def test_a_damaged_log(path):
     damage(path, "node-0", logged, key(500) + row(500, NAMED, 5001))
     expected = pytest.raises(Corrupt, match=r"node-0.*log segment at operation 500")
     with closing(open_store(str(path))) as store, expected:
-        log_entries(store, origin(store), store.head())
+        log_entries(store, origin(store), store.log.head())
 
 
 def test_a_damaged_head_of_a_log_segment(path):
     """Cuts read no more of a segment than its head."""
     with closing(open_store(str(path))) as store:
-        head = store.head()
+        head = store.log.head()
     moment = head.moment.to_bytes(8, "little")
     damage(path, "node-0", moment, (head.moment + 1).to_bytes(8, "little"))
     with closing(open_store(str(path))) as store, pytest.raises(Corrupt, match="operation 500"):
-        store.head()
+        store.log.head()
 
 
 def test_a_damaged_meta_record(path):
     damage(path, "meta", b"the value of b", b"the value of B")
     with closing(open_store(str(path))) as store:
         for use in (
-            lambda: store.meta_get("b"),
-            lambda: store.meta_get("bb"),  # absent, beside the damaged one
-            lambda: store.meta_scan(""),
-            lambda: store.meta_scan("b"),
-            lambda: store.meta_cas("b", b"the value of b", b"new"),
+            lambda: store.meta.get("b"),
+            lambda: store.meta.get("bb"),  # absent, beside the damaged one
+            lambda: store.meta.scan(""),
+            lambda: store.meta.scan("b"),
+            lambda: store.meta.cas("b", b"the value of b", b"new"),
         ):
             with pytest.raises(Corrupt, match="meta"):
                 use()
-        assert store.meta_get("a") == b"1"
+        assert store.meta.get("a") == b"1"
 
 
 def test_a_damaged_redo_record(tmp_path, monkeypatch):
@@ -239,7 +239,7 @@ def test_a_damaged_redo_record(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("viewkeep.stores.lmdb.write.commit", _commit_one())
         with pytest.raises(KeyboardInterrupt):
-            store.write([put(range(100), NAMED)])
+            store.tables.write([put(range(100), NAMED)])
     store.close()
     damage(path, "node-0", b"row-500", b"row-501")
     with pytest.raises(Corrupt, match="node-0"):

@@ -31,18 +31,18 @@ def change_settings(path, **changes):
 
 def test_defaults_and_reopening(path):
     with_defaults = create_store(str(path))
-    assert (with_defaults.nodes, with_defaults.shards) == (2, 2)
+    assert (with_defaults.tables.parts, with_defaults.state.shards) == (2, 2)
     assert with_defaults.url == f"lmdb:{path}"
-    with_defaults.write([put(range(10), "kept")])
-    with_defaults.state_apply(1, 1, 0, [StateWrite(TABLE, [key(1)], [b"kept"])])
-    with_defaults.meta_cas("a", None, b"kept")
-    head = with_defaults.head()
+    with_defaults.tables.write([put(range(10), "kept")])
+    with_defaults.state.apply(1, 1, 0, [StateWrite(TABLE, [key(1)], [b"kept"])])
+    with_defaults.meta.cas("a", None, b"kept")
+    head = with_defaults.log.head()
     with_defaults.close()
     again = open_store(f"lmdb:{path}")
     assert names(again, range(10)) == ["kept"] * 10
-    assert again.state_get(1, TABLE, [key(1)], 1) == [b"kept"]
-    assert again.meta_get("a") == b"kept"
-    assert again.head() == head
+    assert again.state.get(1, TABLE, [key(1)], 1) == [b"kept"]
+    assert again.meta.get("a") == b"kept"
+    assert again.log.head() == head
     again.close()
 
 
@@ -57,7 +57,7 @@ def test_settings_are_kept(path):
         "lock_seconds": 30.0,
     }
     opened = open_store(str(path))
-    assert (opened.nodes, opened.shards) == (3, 6)
+    assert (opened.tables.parts, opened.state.shards) == (3, 6)
     opened.close()
 
 
@@ -144,7 +144,7 @@ def test_damaged_environment(path):
 
 def test_a_file_that_was_cut_short(path):
     store = create_store(str(path), durability="relaxed")
-    store.write([put(range(20_000))])
+    store.tables.write([put(range(20_000))])
     store.close()
     data = path / "node-1" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2)
@@ -164,23 +164,23 @@ def test_a_full_map_refuses_whole_and_keeps_what_was_acknowledged(path):
     written = 0
     with contextlib.suppress(StoreFull):
         while True:
-            store.write([put(range(written, written + 50), "x" * 100)])
+            store.tables.write([put(range(written, written + 50), "x" * 100)])
             written += 50
     assert written
     with pytest.raises(StoreFull, match="map_size"):
-        store.write([put(range(written, written + 500), "x" * 1000)])
+        store.tables.write([put(range(written, written + 500), "x" * 1000)])
     rows = scan_all(store, TABLE, limit=1000)
     assert sorted(rows) == [key(number) for number in range(written)]
-    entries = log_entries(store, origin(store), store.head())
+    entries = log_entries(store, origin(store), store.log.head())
     assert sum(map(len, entries)) == written
     with pytest.raises(StoreFull):
-        store.state_apply(0, 1, 0, [StateWrite(TABLE, [key(1)], [b"x" * (1 << 20)])])
-    assert store.state_get(0, TABLE, [key(1)], None) == [None]
+        store.state.apply(0, 1, 0, [StateWrite(TABLE, [key(1)], [b"x" * (1 << 20)])])
+    assert store.state.get(0, TABLE, [key(1)], None) == [None]
     store.close()
     # The cure that the message names.
     change_settings(path, map_size=1 << 24)
     larger = open_store(str(path))
-    larger.write([put(range(50, 100), "y" * 100)])
+    larger.tables.write([put(range(50, 100), "y" * 100)])
     assert names(larger, [50]) == ["y" * 100]
     larger.close()
 
@@ -188,7 +188,7 @@ def test_a_full_map_refuses_whole_and_keeps_what_was_acknowledged(path):
 def test_stores_of_one_process_share_files_and_close_apart(path):
     first = create_store(str(path), durability="relaxed")
     second = open_store(str(path))
-    first.write([put([1], "shared")])
+    first.tables.write([put([1], "shared")])
     first.close()
     assert names(second, [1]) == ["shared"]
     second.close()
@@ -212,7 +212,7 @@ class Unsyncable:
 
 def test_a_sync_that_fails_leaves_nothing_open(path):
     store = create_store(str(path), durability="relaxed")
-    store.write([put([1, 2, 3], "kept")])
+    store.tables.write([put([1, 2, 3], "kept")])
     for environment in (store._database.nodes[0], store._database.shards[1]):
         environment.env = Unsyncable(environment.env)
     with pytest.raises(StoreError, match="error"):
@@ -230,9 +230,9 @@ def test_threads(path):
         try:
             mine = open_store(str(path))
             for step in range(50):
-                mine.write([put([worker * 1000 + step, worker * 1000 + step + 500])])
+                mine.tables.write([put([worker * 1000 + step, worker * 1000 + step + 500])])
                 assert names(store, [worker * 1000 + step]) == ["x"]
-                mine.head()
+                mine.log.head()
             mine.close()
         except BaseException as error:
             failures.append(error)
@@ -243,7 +243,7 @@ def test_threads(path):
     for thread in threads:
         thread.join()
     assert not failures
-    assert sum(store.head().offsets) == 4 * 50 * 2
+    assert sum(store.log.head().offsets) == 4 * 50 * 2
     store.close()
 
 
@@ -255,12 +255,12 @@ import resource
 from viewkeep.stores import open_store
 resource.setrlimit(resource.RLIMIT_AS, (64 << 30, 64 << 30))
 store = open_store({str(path)!r})
-assert store.meta_cas("a", None, b"small map")
+assert store.meta.cas("a", None, b"small map")
 store.close()
 """
     run_python("-c", script)
     store = open_store(str(path))
-    assert store.meta_get("a") == b"small map"
+    assert store.meta.get("a") == b"small map"
     store.close()
 
 
@@ -272,21 +272,21 @@ from viewkeep.errors import StoreError
 from viewkeep.stores import create_store
 from viewkeep.stores.lmdb import LmdbStore
 store = create_store({str(path)!r}, durability="relaxed")
-store.meta_cas("a", None, b"parent")
+store.meta.cas("a", None, b"parent")
 child = os.fork()
 if not child:
     try:
-        store.meta_get("a")
+        store.meta.get("a")
         os._exit(2)
     except StoreError:
         store.close()
     mine = LmdbStore.open({str(path)!r})
-    good = mine.meta_cas("a", b"parent", b"child")
+    good = mine.meta.cas("a", b"parent", b"child")
     mine.close()
     os._exit(0 if good else 1)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
-assert store.meta_get("a") == b"child"
+assert store.meta.get("a") == b"child"
 store.close()
 """
     run_python("-c", script)

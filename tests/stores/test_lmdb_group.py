@@ -47,7 +47,7 @@ def together(store, *works):
 
 
 def writes(store, *groups):
-    return together(store, *(lambda group=group: store.write(group) for group in groups))
+    return together(store, *(lambda group=group: store.tables.write(group) for group in groups))
 
 
 def commits(store):
@@ -62,7 +62,7 @@ def absent(number, name):
 
 def check_log(store, count):
     """The log has so many operations and leads to the rows."""
-    (entries,) = log_entries(store, origin(store), store.head())
+    (entries,) = log_entries(store, origin(store), store.log.head())
     assert len(entries) == count
     assert replay(entries) == scan_all(store, TABLE)
 
@@ -78,14 +78,14 @@ def test_writers_that_wait_share_a_commit(store):
 
 def test_cuts_lie_between_writes_of_one_commit(store):
     writes(store, *([put([10 * n, 10 * n + 1])] for n in range(6)))
-    cut, head = origin(store), store.head()
+    cut, head = origin(store), store.log.head()
     for stop in range(2, 13, 2):
-        cut = store.bounded_cut(cut, head, 2, 1 << 40)
+        cut = store.log.bounded_cut(cut, head, 2, 1 << 40)
         assert cut.offsets == (stop,)
 
 
 def test_a_write_that_fails_leaves_the_others_alone(store):
-    store.write([put([1, 2], "first")])
+    store.tables.write([put([1, 2], "first")])
     half = [put([3, 4], "half"), absent(1, "half")]  # the second part is refused
     results = writes(
         store,
@@ -113,7 +113,7 @@ def test_one_write_that_is_too_large_leaves_room_for_the_others(tmp_path):
         results = writes(store, [put([1])], large, [put([2, 3])], large, [put([4])])
         assert [type(result) for result in results] == [dict, StoreFull, dict, StoreFull, dict]
         check_log(store, 4)
-        store.write([put([5])])
+        store.tables.write([put([5])])
         check_log(store, 5)
 
 
@@ -158,7 +158,7 @@ def test_a_commit_that_fails_is_told_to_all(store, monkeypatch, error, others):
     assert all(isinstance(result, others) for result in results if result not in own)
     assert len(set(map(id, results))) == 5, "threads do not share an exception"
     assert scan_all(store, TABLE) == {}
-    store.write([put([1])])
+    store.tables.write([put([1])])
     check_log(store, 1)
 
 
@@ -170,14 +170,14 @@ def test_all_that_wait_for_a_stopped_process_have_a_deadline(path):
         os.kill(holder.process.pid, signal.SIGSTOP)
         try:
             with ThreadPoolExecutor(6) as pool:
-                results = [pool.submit(store.write, [put([number])]) for number in range(6)]
+                results = [pool.submit(store.tables.write, [put([number])]) for number in range(6)]
                 errors = [result.exception() for result in results]
         finally:
             holder.kill()
         assert {type(error) for error in errors} == {Locked}
         assert all(f"process {holder.process.pid}" in str(error) for error in errors)
         assert scan_all(store, TABLE) == {}
-        store.write([put([1])])
+        store.tables.write([put([1])])
         check_log(store, 1)
 
 
@@ -187,7 +187,7 @@ def test_a_write_that_was_given_up_never_happens(store):
     with ThreadPoolExecutor(6) as pool:
         with node.lock:
             futures = [
-                pool.submit(claim.run, store.write, [put([number])])
+                pool.submit(claim.run, store.tables.write, [put([number])])
                 for number, claim in enumerate(claims)
             ]
             while len(node.calls._waiting) < 6:
@@ -202,18 +202,18 @@ def test_a_write_that_was_given_up_never_happens(store):
 
 def test_threads_count_together(store):
     """Many threads that write over the same row by compare-and-set."""
-    store.write([put([1])])
-    (start,) = store.get(TABLE, [key(1)])
+    store.tables.write([put([1])])
+    (start,) = store.tables.get(TABLE, [key(1)])
     first = ROWS.decode_one(start)[2]
 
     def count():
         for _ in range(40):
             while True:
-                (old,) = store.get(TABLE, [key(1)])
+                (old,) = store.tables.get(TABLE, [key(1)])
                 new = row(1, "counted", ROWS.decode_one(old)[2] + 1)
                 write = TableWrite(TABLE, ROWS, Kind.PUT, [key(1)], [new], expect=[old])
                 try:
-                    store.write([write])
+                    store.tables.write([write])
                     break
                 except Conflict:
                     continue
@@ -223,7 +223,7 @@ def test_threads_count_together(store):
         thread.start()
     for thread in threads:
         thread.join()
-    assert store.get(TABLE, [key(1)]) == [row(1, "counted", first + 240)]
+    assert store.tables.get(TABLE, [key(1)]) == [row(1, "counted", first + 240)]
     check_log(store, 241)
 
 
@@ -241,7 +241,7 @@ def test_killed_processes_of_many_threads_lose_nothing_acknowledged(tmp_path, du
         assert not missing
         pairs = {ROWS.decode_one(data)[0] // 2 for data in rows.values()}
         assert len(rows) == 2 * len(pairs), "each write is a pair of rows"
-        for node, entries in enumerate(log_entries(store, origin(store), store.head())):
-            left = store.scan(node, TABLE, limit=10**6)
+        for node, entries in enumerate(log_entries(store, origin(store), store.log.head())):
+            left = store.tables.scan(node, TABLE, limit=10**6)
             assert replay(entries) == dict(zip(left.keys, left.rows, strict=True))
-        store.write([put(range(8))])
+        store.tables.write([put(range(8))])

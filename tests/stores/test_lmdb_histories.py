@@ -89,22 +89,22 @@ def model_write(model, logged, kind, items):
 def test_base_rows_log_and_cuts(shared, history):
     shared.table += 1
     table, model = shared.table, {}
-    start = shared.store.head()
+    start = shared.store.log.head()
     past = [(start, {})]
     for what, detail in history:
         if what == "reopen":
             shared.reopen()
         elif what == "truncate":
             chosen = min(detail, len(past) - 1)
-            while shared.store.truncate_log(past[chosen][0], budget=2):
+            while shared.store.log.truncate(past[chosen][0], budget=2):
                 pass
             past = past[chosen:]
         else:
             logged = []
-            shared.store.write([table_write(table, kind, items) for kind, items in detail])
+            shared.store.tables.write([table_write(table, kind, items) for kind, items in detail])
             for kind, items in detail:
                 model_write(model, logged, kind, items)
-            cut = shared.store.head()
+            cut = shared.store.log.head()
             entries = log_entries(shared.store, past[-1][0], cut)
             for name in {entry[0] for entry in logged}:
                 mine = [e[3:] for node in entries for e in node if e[3] == name]
@@ -113,7 +113,9 @@ def test_base_rows_log_and_cuts(shared, history):
             past.append((cut, dict(model)))
         store = shared.store
         assert scan_all(store, table, limit=2) == model
-        assert store.get(table, [key(n) for n in range(8)]) == [model.get(key(n)) for n in range(8)]
+        assert store.tables.get(table, [key(n) for n in range(8)]) == [
+            model.get(key(n)) for n in range(8)
+        ]
         for cut, rows in past:
             assert scan_all(store, table, limit=2, at=cut) == rows
             assert scan_all(store, table, limit=3, at=cut, reverse=True) == rows
@@ -146,7 +148,7 @@ def test_versioned_state(shared, no_rows_are_few, history):
     tables = (shared.table, shared.table + 100_000)
     shared.epoch += 1
     horizon = first = shared.epoch
-    shared.store.state_apply(0, first, first - 1, [])
+    shared.store.state.apply(0, first, first - 1, [])
     model = {first: {}}
     for changes, lag, event, are_new, are_packed in history:
         shared.epoch += 1
@@ -158,13 +160,13 @@ def test_versioned_state(shared, no_rows_are_few, history):
             for table, rows in zip(tables, changes, strict=False)
         ]
         for _ in range(2 if event == "again" else 1):
-            shared.store.state_apply(0, epoch, horizon, writes)
+            shared.store.state.apply(0, epoch, horizon, writes)
         now = dict(model[epoch - 1])
         for table, rows in zip(tables, changes, strict=False):
             now.update({(table, key(n)): body for n, body in rows.items()})
         model[epoch] = {place: body for place, body in now.items() if body is not None}
         if event == "sweep":
-            while shared.store.state_sweep(0, horizon, budget=2):
+            while shared.store.state.sweep(0, horizon, budget=2):
                 pass
         if event == "reopen":
             shared.reopen()
@@ -172,11 +174,11 @@ def test_versioned_state(shared, no_rows_are_few, history):
             expected = model[epoch if at is None else at]
             for table in tables:
                 mine = {k: body for (owner, k), body in expected.items() if owner == table}
-                chunk = shared.store.state_scan(0, table, limit=99, at=at)
+                chunk = shared.store.state.scan(0, table, limit=99, at=at)
                 assert dict(zip(chunk.keys, chunk.rows, strict=True)) == mine
                 assert chunk.keys == sorted(chunk.keys)
                 keys = [key(n) for n in range(8)]
-                assert shared.store.state_get(0, table, keys, at) == [mine.get(k) for k in keys]
+                assert shared.store.state.get(0, table, keys, at) == [mine.get(k) for k in keys]
         if horizon > first:
             with pytest.raises(EpochGone):
-                shared.store.state_get(0, tables[0], [key(1)], horizon - 1)
+                shared.store.state.get(0, tables[0], [key(1)], horizon - 1)

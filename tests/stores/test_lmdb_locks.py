@@ -28,14 +28,14 @@ def test_a_stopped_writer_makes_others_wait_with_a_deadline(tmp_path):
         try:
             message = f"process {holder.process.pid} has kept others from writing"
             with pytest.raises(Locked, match=message):
-                store.write([put(range(8), "late")])
+                store.tables.write([put(range(8), "late")])
             with pytest.raises(Locked, match=message):
-                store.head()
-            assert store.meta_cas("free", None, b"x")  # other environments are not held
+                store.log.head()
+            assert store.meta.cas("free", None, b"x")  # other environments are not held
             assert names(store, [1]) == [None]
         finally:
             holder.kill()
-        store.write([put([1], "in time")])
+        store.tables.write([put([1], "in time")])
         assert names(store, [1]) == ["in time"]
 
 

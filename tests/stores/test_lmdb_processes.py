@@ -36,13 +36,13 @@ def test_writers_and_readers_of_several_processes(path):
     store = create_store(str(path), nodes=2, durability="relaxed")
     workers = [Worker("increments", path, 100) for _ in range(3)]
     while any(worker.process.poll() is None for worker in workers):
-        store.get(TABLE, [key(1)])
-        store.head()
+        store.tables.get(TABLE, [key(1)])
+        store.log.head()
     for worker in workers:
         worker.finish()
-    assert store.get(TABLE, [key(1)]) == [row(1, "counter", 300)]
-    assert store.meta_get("counter") == b"300"
-    entries = log_entries(store, origin(store), store.head())
+    assert store.tables.get(TABLE, [key(1)]) == [row(1, "counter", 300)]
+    assert store.meta.get("counter") == b"300"
+    entries = log_entries(store, origin(store), store.log.head())
     assert sum(map(len, entries)) == 300
     for node in entries:
         replay(node)
@@ -53,12 +53,12 @@ def test_no_cut_splits_a_write(path):
     store = create_store(str(path), nodes=2, durability="relaxed")
     worker = Worker("rounds", path, WIDTH)
     worker.line()
-    cut = store.head()
+    cut = store.log.head()
     for _ in range(60):
-        after = store.head()
+        after = store.log.head()
         assert (sum(after.offsets) - sum(cut.offsets)) % WIDTH == 0
         assert len(votes(scan_all(store, TABLE, limit=100, at=after))) == 1
-        step = store.bounded_cut(cut, after, 3 * WIDTH, 1 << 40)
+        step = store.log.bounded_cut(cut, after, 3 * WIDTH, 1 << 40)
         assert sum(step.offsets) - sum(cut.offsets) <= 3 * WIDTH
         assert len(votes(scan_all(store, TABLE, limit=100, at=step))) == 1
         between = log_entries(store, cut, step)
@@ -83,10 +83,10 @@ def test_killed_writers_lose_nothing_acknowledged(path, durability, nodes):
         rows = scan_all(store, TABLE, limit=100)
         # The round that was cut off is there whole or not at all.
         assert len(votes(rows)) <= 1
-        for node, entries in enumerate(log_entries(store, origin(store), store.head())):
-            left = store.scan(node, TABLE, limit=100)
+        for node, entries in enumerate(log_entries(store, origin(store), store.log.head())):
+            left = store.tables.scan(node, TABLE, limit=100)
             assert replay(entries) == dict(zip(left.keys, left.rows, strict=True))
-        store.write([put(range(WIDTH))])
+        store.tables.write([put(range(WIDTH))])
         store.close()
 
 
@@ -99,13 +99,13 @@ def test_a_killed_epoch_is_whole_or_absent(path):
     acknowledged = int(lines[-1]) if lines else acknowledged
     store = open_store(str(path))
     keys = [key(number) for number in range(2000)]
-    newest = set(store.state_get(0, TABLE, keys, None))
+    newest = set(store.state.get(0, TABLE, keys, None))
     assert newest in ({b"%d" % acknowledged}, {b"%d" % (acknowledged + 1)})
     epoch = int(newest.pop() or b"0")
-    assert set(store.state_get(0, TABLE, keys, epoch - 1)) == {b"%d" % (epoch - 1)}
-    store.state_apply(0, epoch + 1, epoch, [StateWrite(TABLE, keys, [b"next"] * 2000)])
+    assert set(store.state.get(0, TABLE, keys, epoch - 1)) == {b"%d" % (epoch - 1)}
+    store.state.apply(0, epoch + 1, epoch, [StateWrite(TABLE, keys, [b"next"] * 2000)])
     with pytest.raises(EpochGone):
-        store.state_get(0, TABLE, keys, epoch - 1)
+        store.state.get(0, TABLE, keys, epoch - 1)
     store.close()
 
 
@@ -116,14 +116,18 @@ def test_a_full_disk_refuses_whole_and_keeps_what_was_acknowledged(path):
     assert len(rounds) > 10
     with closing(open_store(str(path))) as store:
         kept = [
-            row for node in range(store.nodes) for row in store.scan(node, TABLE, limit=10**6).rows
+            row
+            for node in range(store.tables.parts)
+            for row in store.tables.scan(node, TABLE, limit=10**6).rows
         ]
         logged = [
             key
-            for node, end in enumerate(store.head().offsets)
-            for batch in store.read_log(node, 0, end)
+            for node, end in enumerate(store.log.head().offsets)
+            for batch in store.log.read(node, 0, end)
             for key in batch.keys.to_list()
         ]
         assert len(kept) == 20 * len(rounds)
         assert len(logged) == len(kept)
-        store.write([TableWrite(TABLE, ROWS, Kind.PUT, [b"more"], [ROWS.encode_one((1, "", 1))])])
+        store.tables.write(
+            [TableWrite(TABLE, ROWS, Kind.PUT, [b"more"], [ROWS.encode_one((1, "", 1))])]
+        )

@@ -36,12 +36,12 @@ def puts(numbers, name):
 def test_a_finished_write_is_not_read_again(path, monkeypatch):
     """Its record stays: other writers look at which operations it fills, and no further."""
     store = open_store(path)
-    store.write([puts(EVERYWHERE, "x" * 1000)])
+    store.tables.write([puts(EVERYWHERE, "x" * 1000)])
     monkeypatch.setattr(redo, "_decode", None)
     for number in EVERYWHERE:
-        store.write([puts([number], "y")])
-    store.write([puts(EVERYWHERE, "z")])
-    assert sum(store.head().offsets) == 3 * len(EVERYWHERE)
+        store.tables.write([puts([number], "y")])
+    store.tables.write([puts(EVERYWHERE, "z")])
+    assert sum(store.log.head().offsets) == 3 * len(EVERYWHERE)
     store.close()
 
 
@@ -67,7 +67,7 @@ def crash(path, monkeypatch, commits, writes):
     with monkeypatch.context() as patch:
         cut_after(patch, commits)
         with pytest.raises(Crash):
-            store.write(writes)
+            store.tables.write(writes)
     store.close()
 
 
@@ -79,39 +79,39 @@ def expected(numbers, name):
 @pytest.mark.parametrize("then", ["head", "one row", "many rows", "reopen"])
 def test_a_crash_between_commits_leaves_all_or_nothing(path, monkeypatch, commits, then):
     store = open_store(path)
-    store.write([puts(EVERYWHERE, "before")])
+    store.tables.write([puts(EVERYWHERE, "before")])
     store.close()
     crash(path, monkeypatch, commits, [puts(EVERYWHERE, "after")])
     store = open_store(path)
     rows = expected(EVERYWHERE, "after" if commits else "before")
     if then == "one row":
         for number in EVERYWHERE:  # on each of the nodes
-            store.write([puts([number], "later")])
+            store.tables.write([puts([number], "later")])
         rows = expected(EVERYWHERE, "later")
     elif then == "many rows":
-        store.write([puts([3, 4, 5], "later")])
+        store.tables.write([puts([3, 4, 5], "later")])
         rows |= expected([3, 4, 5], "later")
     elif then == "head":
-        store.head()
+        store.log.head()
     assert content(store) == rows
     written = len(EVERYWHERE) * (2 if commits else 1)
     added = {"one row": len(EVERYWHERE), "many rows": 3}.get(then, 0)
-    assert sum(store.head().offsets) == written + added
+    assert sum(store.log.head().offsets) == written + added
     store.close()
 
 
 def test_before_images_go_through_a_crash(path, monkeypatch):
     """Each operation in the logs starts from what the one before it left."""
     store = open_store(path)
-    start = store.head()
-    store.write([puts(EVERYWHERE, "a")])
+    start = store.log.head()
+    store.tables.write([puts(EVERYWHERE, "a")])
     store.close()
     crash(path, monkeypatch, 1, [puts(EVERYWHERE, "b")])
     store = open_store(path)
     deletes = TableWrite(TABLE, ROWS, Kind.DELETE, [key(number) for number in EVERYWHERE])
-    store.write([deletes])
+    store.tables.write([deletes])
     seen = {}
-    for entries in log_entries(store, start, store.head()):
+    for entries in log_entries(store, start, store.log.head()):
         for _, _, _, changed, after, before in entries:
             assert before == seen.get(changed)
             seen[changed] = after
@@ -125,19 +125,19 @@ def test_two_crashes_one_upon_the_other(path, monkeypatch):
     for name, commits in [("a", 1), ("b", 2), ("c", 1), ("d", 0)]:
         crash(path, monkeypatch, commits, [puts(EVERYWHERE, name)])
     store = open_store(path)
-    store.head()
+    store.log.head()
     assert content(store) == expected(EVERYWHERE, "c")
-    assert sum(store.head().offsets) == 3 * len(EVERYWHERE)
+    assert sum(store.log.head().offsets) == 3 * len(EVERYWHERE)
     store.close()
 
 
 def test_no_cut_comes_between_the_parts(path, monkeypatch):
     store = open_store(path)
-    start = store.head()
+    start = store.log.head()
     crash(path, monkeypatch, 1, [puts(EVERYWHERE, "a")])
-    head = store.head()
+    head = store.log.head()
     assert sum(head.offsets) == len(EVERYWHERE)
-    assert store.bounded_cut(start, head, 1, 1 << 30) == head
+    assert store.log.bounded_cut(start, head, 1, 1 << 30) == head
     store.close()
 
 
@@ -147,12 +147,12 @@ def test_a_disk_that_fills_between_commits(path, monkeypatch):
     with monkeypatch.context() as patch:
         cut_after(patch, 1, lambda: lmdb.DiskError("mdb_txn_commit: No space left on device"))
         with pytest.raises(OutcomeUnknown, match="disk is full"):
-            store.write([puts(EVERYWHERE, "a")])
-    store.head()
+            store.tables.write([puts(EVERYWHERE, "a")])
+    store.log.head()
     assert content(store) == expected(EVERYWHERE, "a")
     with monkeypatch.context() as patch:
         cut_after(patch, 0, lambda: lmdb.DiskError("mdb_txn_commit: No space left on device"))
         with pytest.raises(StoreFull):
-            store.write([puts(EVERYWHERE, "b")])
+            store.tables.write([puts(EVERYWHERE, "b")])
     assert content(store) == expected(EVERYWHERE, "a")
     store.close()

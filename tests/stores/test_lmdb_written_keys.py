@@ -53,8 +53,8 @@ def test_many_or_few_keys(
         for _ in range(source.randrange(3)):  # several tasks may write to one table
             chosen = source.sample(keys, source.randrange(5))
             rows = [source.choice([None, b"a", b"b"]) for _ in chosen]
-            store.state_apply(0, epoch, min(epoch - 1, 2), [StateWrite(TABLE, chosen, rows)])
-    store.state_apply(0, 9, 2, [])
+            store.state.apply(0, epoch, min(epoch - 1, 2), [StateWrite(TABLE, chosen, rows)])
+    store.state.apply(0, 9, 2, [])
     for after in range(2, 10):
         check(store, after, 9)
         for start, stop in ((keys[3], None), (keys[2], keys[9]), (keys[4], keys[5])):
@@ -71,19 +71,19 @@ def test_a_database_from_before_lists(store: LmdbStore, monkeypatch: pytest.Monk
         patch.setattr(written_keys, "add", lambda *args: None)
         for epoch in (1, 2, 3):
             write = StateWrite(TABLE, [key(epoch), key(9)], [b"x", b"%d" % epoch])
-            store.state_apply(0, epoch, 0, [write])
-    store.state_apply(0, 3, 0, [StateWrite(TABLE, [key(5)], [b"y"])])
-    store.state_apply(0, 4, 0, [StateWrite(TABLE, [key(6), key(9)], [b"z", b"4"])])
+            store.state.apply(0, epoch, 0, [write])
+    store.state.apply(0, 3, 0, [StateWrite(TABLE, [key(5)], [b"y"])])
+    store.state.apply(0, 4, 0, [StateWrite(TABLE, [key(6), key(9)], [b"z", b"4"])])
     for after in range(4):
         check(store, after, 4)
 
 
 def test_lists_go_with_the_horizon(store: LmdbStore) -> None:
     for epoch in range(1, 8):
-        store.state_apply(0, epoch, epoch - 1, [StateWrite(TABLE, [key(1)], [b"%d" % epoch])])
+        store.state.apply(0, epoch, epoch - 1, [StateWrite(TABLE, [key(1)], [b"%d" % epoch])])
         assert lists(store) == [epoch]
     for epoch in range(8, 12):
-        store.state_apply(0, epoch, 7, [StateWrite(TABLE, [key(1)], [b"%d" % epoch])])
+        store.state.apply(0, epoch, 7, [StateWrite(TABLE, [key(1)], [b"%d" % epoch])])
     assert lists(store) == [8, 9, 10, 11]
     check(store, 7, 11)
 
@@ -93,7 +93,7 @@ def test_noting_again_changes_nothing(store: LmdbStore) -> None:
     shard = store._database.shards[0]
     seen = []
     for _ in range(3):
-        store.state_apply(0, 1, 0, writes)
+        store.state.apply(0, 1, 0, writes)
         with shard.reading() as txn:
             seen.append(written_keys.between(shard, txn, TABLE, 0, 1))
     assert seen == [{key(1), key(2)}] * 3

@@ -25,7 +25,7 @@ def rounds(path, width):
     keys = [KEYS.encode_one((number,)) for number in range(int(width))]
     for number in count(1):
         rows = [ROWS.encode_one((index, "x" * (number % 50), number)) for index in range(len(keys))]
-        store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
+        store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
         print(number, flush=True)
 
 
@@ -40,7 +40,7 @@ def pairs(path, first):
             pair = [number, number + 1]
             keys = [KEYS.encode_one((each,)) for each in pair]
             rows = [ROWS.encode_one((each, "x" * (each % 50), each)) for each in pair]
-            store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
+            store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
             os.write(1, b"%d\n" % number)  # in one call, so that lines stay whole
 
     workers = [threading.Thread(target=work) for _ in range(8)]
@@ -56,17 +56,17 @@ def increments(path, times):
     key = KEYS.encode_one((1,))
     for _ in range(int(times)):
         while True:
-            (old,) = store.get(TABLE, [key])
+            (old,) = store.tables.get(TABLE, [key])
             votes = ROWS.decode_one(old)[2] if old else 0
             new = ROWS.encode_one((1, "counter", votes + 1))
             try:
-                store.write([TableWrite(TABLE, ROWS, Kind.PUT, [key], [new], expect=[old])])
+                store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, [key], [new], expect=[old])])
                 break
             except Conflict:
                 continue
         while True:
-            old = store.meta_get("counter")
-            if store.meta_cas("counter", old, b"%d" % (int(old or b"0") + 1)):
+            old = store.meta.get("counter")
+            if store.meta.cas("counter", old, b"%d" % (int(old or b"0") + 1)):
                 break
 
 
@@ -86,7 +86,7 @@ def fill(path, limit):
         keys = [KEYS.encode_one((number * 100 + index,)) for index in range(20)]
         rows = [ROWS.encode_one((index, "x" * 500, number)) for index in range(20)]
         try:
-            store.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
+            store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
         except StoreFull as error:
             print("full", error, flush=True)
             return
@@ -99,7 +99,7 @@ def epochs(path, width):
     keys = [KEYS.encode_one((number,)) for number in range(int(width))]
     for epoch in count(1):
         rows = [b"%d" % epoch] * len(keys)
-        store.state_apply(0, epoch, max(epoch - 5, 0), [StateWrite(TABLE, keys, rows)])
+        store.state.apply(0, epoch, max(epoch - 5, 0), [StateWrite(TABLE, keys, rows)])
         print(epoch, flush=True)
 
 

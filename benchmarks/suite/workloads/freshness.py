@@ -78,7 +78,7 @@ def _offer(db: Database, batches: list[pl.DataFrame], load: int) -> tuple[list[f
                 time.sleep(left)
             start = time.perf_counter()
             db.put("votes", batch)
-            written.append((start, db.store.head()))
+            written.append((start, db.store.log.head()))
         reached = sum(map(len, batches)) / (time.perf_counter() - began)
         db.wait(timeout=WAIT_SECONDS)
     return [seen.covered(cut) - start for start, cut in written], min(1.0, reached / load)
@@ -93,7 +93,7 @@ def idle(bench: Bench, task: Task, runs: int) -> Outcome:
             with Publications(db) as seen:
                 start = time.perf_counter()
                 db.put("votes", row)
-                cut = db.store.head()
+                cut = db.store.log.head()
                 db.wait(timeout=WAIT_SECONDS)
             spent.append(seen.covered(cut) - start)
         result = {ANSWER: db.scan(ANSWER).polars()}

@@ -196,8 +196,8 @@ def back_up(
         moment=moment.isoformat(timespec="milliseconds"),
         statements=tuple(create_statements(plan)),
         tables=tuple(tables),
-        nodes=store.nodes,
-        shards=store.shards,
+        nodes=store.tables.parts,
+        shards=store.state.shards,
     )
     folder.write(backup)
     return BackedUp(backup.name, backup.rows, parts, new_parts, new_bytes)
@@ -231,7 +231,7 @@ def _ends_part(key: bytes, rows: int, size: int) -> bool:
 
 
 def _companions(store: Store, number: int) -> dict[str, str]:
-    found = {prefix: store.meta_get(f"{prefix}{number}") for prefix in COMPANIONS}
+    found = {prefix: store.meta.get(f"{prefix}{number}") for prefix in COMPANIONS}
     return {
         prefix: base64.b64encode(body).decode()
         for prefix, body in found.items()

@@ -21,7 +21,7 @@ def damaged_tables(store: Store, tables: Iterable[Source]) -> dict[str, str]:
     hidden = _hidden(store)
     for table in tables:
         try:
-            for node in range(store.nodes):
+            for node in range(store.tables.parts):
                 if node in hidden:  # nobody knows of which table
                     raise hidden[node]
                 _read_rows(store, node, table.number)
@@ -33,11 +33,11 @@ def damaged_tables(store: Store, tables: Iterable[Source]) -> dict[str, str]:
 def damaged_logs(store: Store) -> dict[int, str]:
     """The nodes whose logs cannot be read as a whole, each with the reason."""
     found = {}
-    for node in range(store.nodes):
+    for node in range(store.tables.parts):
         try:
-            end = store.head().offsets[node]
+            end = store.log.head().offsets[node]
             kept = store.sizes().log_operations[node]
-            for _ in store.read_log(node, end - kept, end):
+            for _ in store.log.read(node, end - kept, end):
                 pass
         except Corrupt as error:
             found[node] = str(error)
@@ -47,9 +47,9 @@ def damaged_logs(store: Store) -> dict[int, str]:
 def _hidden(store: Store) -> dict[int, Corrupt]:
     """The nodes in which records are hidden."""
     found = {}
-    for node in range(store.nodes):
+    for node in range(store.tables.parts):
         try:
-            store.check_counts(node)
+            store.tables.check_counts(node)
         except Corrupt as error:
             found[node] = error
     return found
@@ -58,7 +58,7 @@ def _hidden(store: Store) -> dict[int, Corrupt]:
 def _read_rows(store: Store, node: int, table: int) -> None:
     start, more = b"", True
     while more:
-        chunk = store.scan(node, table, start=start, limit=_ROWS)
+        chunk = store.tables.scan(node, table, start=start, limit=_ROWS)
         more = chunk.more
         if more:
             start = chunk.keys[-1] + b"\0"

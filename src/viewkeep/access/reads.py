@@ -115,7 +115,7 @@ class DatabaseReader:
             published = self.epochs.read().published.plan
         if published > self._newest.version:
             self._newest = load_plan(self.store, published)
-        if self.store.meta_get(plan_key(self._newest.version + 1)) is not None:
+        if self.store.meta.get(plan_key(self._newest.version + 1)) is not None:
             self._newest = newest_plan(self.store)
         return self._newest
 
@@ -155,7 +155,7 @@ class DatabaseReader:
         if known is None:
             if name not in plan.tables:
                 raise self.unknown(name)
-            known = TableRelation(BaseTable(plan.tables[name]), self.store.nodes)
+            known = TableRelation(BaseTable(plan.tables[name]), self.store.tables.parts)
             self._tables[plan.version, name] = known
         return known
 
@@ -169,7 +169,7 @@ class DatabaseReader:
         if placement is None or placement.view != view:
             self.refuse_failed(view.name)
             raise self.not_ready(view.name)
-        return ViewRelation(placement, self.store.shards)
+        return ViewRelation(placement, self.store.state.shards)
 
     def refuse_failed(self, name: str) -> None:
         """Raise ViewFailed for a view that was set aside.
@@ -256,7 +256,7 @@ class DatabaseReader:
     def head(self) -> ReadPoint:
         """Base tables as they are now, all at one moment; a snapshot keeps such a point."""
         point = self.newest()
-        point.cut = self.store.head()
+        point.cut = self.store.log.head()
         return point
 
     def _kept_read(self, epoch: int, read: Callable[[ReadPoint], T]) -> T:

@@ -60,7 +60,7 @@ class ViewRelation:
         except InvalidRow as error:
             raise InvalidRow(f"{self.name}: {error}") from error
         shard = self.shard_of(values, encoded)
-        return store.state_get(shard, self.table.number, (encoded,), epoch)[0]
+        return store.views.get(shard, self.table.number, (encoded,), epoch)[0]
 
     def positions(self, names: Iterable[str]) -> tuple[int, ...]:
         """Where shown columns stand in a row."""
@@ -88,7 +88,7 @@ class ViewRelation:
         found: dict[bytes, bytes | None] = {}
         for shard, wanted in enumerate(by_shard):
             if wanted:
-                rows = store.state_get(shard, self.table.number, wanted, epoch)
+                rows = store.views.get(shard, self.table.number, wanted, epoch)
                 found.update(zip(wanted, rows, strict=True))
         return [found[key] for key in encoded]
 
@@ -118,7 +118,7 @@ class ViewRelation:
 
     def _chunk(self, store: Store, bounds: ScanBounds, epoch: int | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
-            return store.state_scan(
+            return store.views.scan(
                 part,
                 self.table.number,
                 start=start,
@@ -151,7 +151,7 @@ class ViewRelation:
     ) -> Iterator[tuple[bytes, bytes]]:
         start, more = bounds.start, True
         while more:
-            found = store.state_scan(
+            found = store.views.scan(
                 shard, self.table.number, start=start, stop=bounds.stop, limit=STEP, at=epoch
             )
             yield from zip(found.keys, found.rows, strict=True)
@@ -204,7 +204,7 @@ class ViewRelation:
     def _changed(
         self, store: Store, shard: int, bounds: ScanBounds, after: int, upto: int, limit: int
     ) -> Changed:
-        return store.state_changes(
+        return store.views.changes(
             shard,
             self.table.number,
             after,
@@ -250,7 +250,7 @@ class TableRelation:
 
     def find(self, store: Store, keys: Sequence[Key], cut: Cut | None) -> list[bytes | None]:
         """The row bytes of these keys, in their order."""
-        return store.get(self.base.number, self.base.encode_keys(keys), cut)
+        return store.tables.get(self.base.number, self.base.encode_keys(keys), cut)
 
     def key_of(self, row: bytes) -> tuple[object, ...]:
         """The values of a row's key columns."""
@@ -278,7 +278,7 @@ class TableRelation:
 
     def _chunk(self, store: Store, bounds: ScanBounds, cut: Cut | None) -> GetChunk:
         def chunk(part: int, start: bytes, stop: bytes | None, limit: int) -> Chunk:
-            return store.scan(
+            return store.tables.scan(
                 part,
                 self.base.number,
                 start=start,

@@ -41,6 +41,6 @@ def restore_into(
             write(base.put_frame(frame, absent=True))
             on_rows(table.name, frame.height)
         for prefix, body in table.companions.items():
-            reader.store.meta_cas(f"{prefix}{source.number}", None, base64.b64decode(body))
+            reader.store.meta.cas(f"{prefix}{source.number}", None, base64.b64decode(body))
     for text in backup.statements[len(tables) :]:
         run(text)

@@ -73,7 +73,7 @@ class Session:
     def token(self) -> str:
         """What this session has written and read so far, for `Database.session(token=...)`."""
         with self._lock:
-            ends = [self._ahead.get(node, 0) for node in range(self._reader.store.nodes)]
+            ends = [self._ahead.get(node, 0) for node in range(self._reader.store.tables.parts)]
             return write_token(_KIND, self._reader.identity, (self._epoch, self._plan, *ends))
 
     @property
@@ -98,7 +98,7 @@ class Session:
     def _continue(self, token: str) -> None:
         texts = read_token(_KIND, self._reader.identity, token, _WHAT)
         parts = [read_number(part, _WHAT) for part in texts]
-        nodes = self._reader.store.nodes
+        nodes = self._reader.store.tables.parts
         if len(parts) != 2 + nodes:
             raise InvalidToken(
                 f"the token is of a database with {len(parts) - 2} nodes; this one has {nodes}"
@@ -110,7 +110,7 @@ class Session:
 
     def _refuse_foreign(self) -> None:
         """A token of positions that this database's logs have not reached is not of it."""
-        head = self._reader.store.head().offsets
+        head = self._reader.store.log.head().offsets
         if any(end > head[node] for node, end in self._ahead.items()):
             raise InvalidToken("the token is of writes that this database does not have")
 
@@ -280,7 +280,7 @@ class Session:
 
     def _age(self, published: Published) -> str:
         try:
-            head = self._reader.store.head()
+            head = self._reader.store.log.head()
         except Locked:  # others write, and the caller does not wait
             return f"of epoch {published.epoch}"
         return f"{max(0.0, (head.moment - published.cut.moment) / 1e9):.1f} s behind the last write"

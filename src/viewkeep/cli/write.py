@@ -40,7 +40,7 @@ def init(
     Example: viewkeep init news.vk --nodes 4
     """
     with viewkeep.make(url, nodes=nodes, shards=shards, durability=durability) as db:
-        made = {"url": url, "nodes": db.store.nodes, "shards": db.store.shards}
+        made = {"url": url, "nodes": db.store.tables.parts, "shards": db.store.state.shards}
     if as_json:
         print_json(made)
     else:

@@ -76,7 +76,7 @@ def _touched(operator: Operator, state: ShardState, frames: Frames) -> pl.DataFr
     groups = frames.get(GROUPS)
     node = operator.node
     assert isinstance(node, Aggregate)
-    home = not node.keys and hash_key(b"") % state.store.shards == state.shard
+    home = not node.keys and hash_key(b"") % state.store.state.shards == state.shard
     if groups is None and home and state.lookup(operator.rows_table, [b""]) == [None]:
         kept = operator.accumulators
         columns = [column for total in kept.plain for column in total.columns]

@@ -76,7 +76,7 @@ def base_changes(
         return
     by_table = {tail.source.number: tail for tail in tails}
     size = 0  # of all that wait
-    for batch in store.read_log(*split, frozenset(by_table)):
+    for batch in store.log.read(*split, frozenset(by_table)):
         tail = by_table[batch.table]
         size -= tail.size
         with blame(producer_id(tail.source)):

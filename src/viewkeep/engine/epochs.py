@@ -193,8 +193,8 @@ class Epochs:
     def _revert(self, record: EpochRecord) -> None:
         """Have every shard forget and refuse abandoned epochs, if there are any since the last."""
         if record.abandoned > record.published.epoch:
-            for shard in range(self.store.shards):
-                self.store.state_revert(shard, record.published.epoch, record.abandoned)
+            for shard in range(self.store.state.shards):
+                self.store.state.revert(shard, record.published.epoch, record.abandoned)
 
     def publish(self, term: int, epoch: OpenEpoch, reports: Iterable[Report]) -> Published:
         """Make the epoch the published one. Publishing it twice is harmless."""
@@ -230,7 +230,7 @@ class Epochs:
             begin_repairs(self.store, published.cut)
             plan = newest_plan(self.store)
         loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)
-        head = self.store.head()
+        head = self.store.log.head()
         moved = head.offsets != published.cut.offsets
         if not moved and not loading and plan.version == published.plan:
             return None
@@ -238,7 +238,7 @@ class Epochs:
         if moved and not plan.program.operators:
             cut = head  # nothing to maintain: pass over the log
         elif moved:
-            cut = self.store.bounded_cut(published.cut, head, limits.operations, limits.size)
+            cut = self.store.log.bounded_cut(published.cut, head, limits.operations, limits.size)
         return OpenEpoch(
             epoch=max(published.epoch, record.abandoned) + 1,
             start=published.cut,
@@ -274,7 +274,7 @@ class Epochs:
                 time.time() + ttl,
                 ttl,
             )
-            self.store.meta_cas(f"pin/{pin.id}", None, _pin_bytes(pin))
+            self.store.meta.cas(f"pin/{pin.id}", None, _pin_bytes(pin))
             if self.read().published.epoch == pin.epoch:
                 return pin
             self.unpin(pin)
@@ -286,7 +286,7 @@ class Epochs:
         by whoever dropped versions, and from then on this one is.
         """
         shared = replace(pin, id=uuid.uuid4().hex, expires=time.time() + ttl, ttl=ttl)
-        self.store.meta_cas(f"pin/{shared.id}", None, _pin_bytes(shared))
+        self.store.meta.cas(f"pin/{shared.id}", None, _pin_bytes(shared))
         if any(other.id == pin.id for other in self.pins()):
             return shared
         self.unpin(shared)
@@ -295,15 +295,15 @@ class Epochs:
     def renew_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin:
         """Extend a pin; raises EpochGone if it had expired."""
         longer = replace(pin, expires=time.time() + ttl, ttl=ttl)
-        while (current := self.store.meta_get(f"pin/{pin.id}")) is not None:
-            if self.store.meta_cas(f"pin/{pin.id}", current, _pin_bytes(longer)):
+        while (current := self.store.meta.get(f"pin/{pin.id}")) is not None:
+            if self.store.meta.cas(f"pin/{pin.id}", current, _pin_bytes(longer)):
                 return longer
         raise EpochGone(f"the pin of epoch {pin.epoch} has expired")
 
     def unpin(self, pin: Pin) -> None:
         """Let go of a pinned epoch. Unpinning twice is harmless."""
-        while (current := self.store.meta_get(f"pin/{pin.id}")) is not None:
-            if self.store.meta_cas(f"pin/{pin.id}", current, None):
+        while (current := self.store.meta.get(f"pin/{pin.id}")) is not None:
+            if self.store.meta.cas(f"pin/{pin.id}", current, None):
                 return  # else it was renewed in between
 
     def pins(self) -> list[Pin]:
@@ -313,22 +313,22 @@ class Epochs:
         now on it has its ttl by our clock, unless it is renewed.
         """
         kept = []
-        for key, body in self.store.meta_scan("pin/"):
+        for key, body in self.store.meta.scan("pin/"):
             pin, latest = _pin_from(body), time.time()
             if pin.expires > latest + pin.ttl:
-                self.store.meta_cas(key, body, _pin_bytes(replace(pin, expires=latest + pin.ttl)))
+                self.store.meta.cas(key, body, _pin_bytes(replace(pin, expires=latest + pin.ttl)))
             # An expired pin ends by this very write, or it was renewed first and is in force.
-            ended = pin.expires < time.time() and self.store.meta_cas(key, body, None)
-            if not ended and self.store.meta_get(key) is not None:
+            ended = pin.expires < time.time() and self.store.meta.cas(key, body, None)
+            if not ended and self.store.meta.get(key) is not None:
                 kept.append(pin)
         return kept
 
     # -- the record --------------------------------------------------------------------------
 
     def _read(self) -> tuple[bytes | None, EpochRecord]:
-        raw = self.store.meta_get(_RECORD)
+        raw = self.store.meta.get(_RECORD)
         if raw is None:
-            start = Cut(0, (0,) * self.store.nodes)
+            start = Cut(0, (0,) * self.store.tables.parts)
             return None, EpochRecord(0, Published(0, start, 0), None)
         seen = self._seen  # another thread may replace it meanwhile
         if seen is None or seen[0] != raw:
@@ -336,7 +336,7 @@ class Epochs:
         return seen
 
     def _swap(self, raw: bytes | None, record: EpochRecord) -> bool:
-        return self.store.meta_cas(_RECORD, raw, _record_bytes(record))
+        return self.store.meta.cas(_RECORD, raw, _record_bytes(record))
 
     @staticmethod
     def _check(record: EpochRecord, term: int) -> None:

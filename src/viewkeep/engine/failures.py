@@ -86,19 +86,19 @@ class Trouble:
 def note_trouble(store: Store, reason: str, pause: float = 0.0, count: int = 1) -> Trouble:
     """Count a failure, or only say what comes after it (`count` 0)."""
     while True:
-        raw = store.meta_get(_RECORD)
+        raw = store.meta.get(_RECORD)
         published = Epochs(store).read().published.epoch
         known = _trouble(raw)
         before = known.count if known is not None and known.after == published else 0
         now = time.time_ns()
         noted = Trouble(published, before + count, reason, now, now + int(pause * 1e9))
-        if store.meta_cas(_RECORD, raw, json.dumps(asdict(noted)).encode()):
+        if store.meta.cas(_RECORD, raw, json.dumps(asdict(noted)).encode()):
             return noted
 
 
 def trouble_of(store: Store) -> Trouble | None:
     """What has failed since the last epoch was published, if anything has."""
-    known = _trouble(store.meta_get(_RECORD))
+    known = _trouble(store.meta.get(_RECORD))
     if known is None or known.after != Epochs(store).read().published.epoch:
         return None
     return known
@@ -107,9 +107,9 @@ def trouble_of(store: Store) -> Trouble | None:
 def forget_trouble(store: Store) -> None:
     """All is well again."""
     with suppress(StoreError):  # it is only a note
-        raw = store.meta_get(_RECORD)
+        raw = store.meta.get(_RECORD)
         if raw is not None:
-            store.meta_cas(_RECORD, raw, None)
+            store.meta.cas(_RECORD, raw, None)
 
 
 def is_outdated(store: Store, epoch: OpenEpoch) -> bool:

@@ -57,12 +57,12 @@ def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) ->
     published, pins = record.published, epochs.pins()
     oldest = min([published.cut, *(pin.cut for pin in pins)], key=lambda cut: cut.moment)
     rounds = 1 + 2 * (published.operations if brought is None else brought) // budget
-    more = _repeat(lambda: store.truncate_log(oldest, budget), rounds)
+    more = _repeat(lambda: store.log.truncate(oldest, budget), rounds)
     horizon = min([published.epoch, *(pin.epoch for pin in pins)])
     if record.open is not None:
         horizon = min(horizon, record.open.horizon)
-    for shard in range(store.shards):
-        more |= _repeat(partial(store.state_sweep, shard, horizon, budget), rounds)
+    for shard in range(store.state.shards):
+        more |= _repeat(partial(store.state.sweep, shard, horizon, budget), rounds)
     oldest_plan = min([published.plan, *(pin.plan for pin in pins)])
     drop_plans_before(store, oldest_plan)
     return _drop_tables(store, oldest_plan, budget) or more
@@ -78,7 +78,7 @@ def _drop_tables(store: Store, version: int, budget: int) -> bool:
 
     Whether the budget left some rows of them over.
     """
-    raw = store.meta_get(DROPPED)
+    raw = store.meta.get(DROPPED)
     if raw is None:
         return False
     kept = set(newest_plan(store).numbers.values())
@@ -88,12 +88,12 @@ def _drop_tables(store: Store, version: int, budget: int) -> bool:
         if not waits:
             for number in item["states"]:
                 if number not in kept:
-                    for shard in range(store.shards):
-                        more |= store.state_drop(shard, number, budget)
+                    for shard in range(store.state.shards):
+                        more |= store.state.drop(shard, number, budget)
             for number in item["tables"]:
-                more |= store.drop_table(number, budget)
+                more |= store.tables.drop(number, budget)
         over |= more
         if waits or more:
             left.append(item)
-    store.meta_cas(DROPPED, raw, json.dumps(left).encode() if left else None)
+    store.meta.cas(DROPPED, raw, json.dumps(left).encode() if left else None)
     return over

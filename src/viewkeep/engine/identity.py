@@ -15,9 +15,9 @@ _RECORD = "database"
 
 def database_id(store: Store) -> str:
     """The id: some hexadecimal digits."""
-    found = store.meta_get(_RECORD)
+    found = store.meta.get(_RECORD)
     if found is None:
-        store.meta_cas(_RECORD, None, secrets.token_hex(6).encode())
-        found = store.meta_get(_RECORD)  # another process may have been first
+        store.meta.cas(_RECORD, None, secrets.token_hex(6).encode())
+        found = store.meta.get(_RECORD)  # another process may have been first
     assert found is not None
     return found.decode()

@@ -36,13 +36,13 @@ class Lease:
 def acquire(store: Store, ttl: float) -> Lease:
     """Take the lease, or raise PipelineError that names the driver who holds it."""
     while True:
-        raw = store.meta_get(_RECORD)
+        raw = store.meta.get(_RECORD)
         held = None if raw is None else Lease(**json.loads(raw))
         if held is not None and _alive(held):
             longest = time.time() + held.ttl
             if held.expires > longest:
                 held = replace(held, expires=longest)
-                if not store.meta_cas(_RECORD, raw, _bytes(held)):
+                if not store.meta.cas(_RECORD, raw, _bytes(held)):
                     continue  # renewed or released meanwhile
             rest = max(0.0, held.expires - time.time())
             raise PipelineError(
@@ -52,28 +52,28 @@ def acquire(store: Store, ttl: float) -> Lease:
         term = 1 if held is None else held.term + 1
         pid = os.getpid()
         mine = Lease(term, socket.gethostname(), pid, _started(pid), ttl, time.time() + ttl)
-        if store.meta_cas(_RECORD, raw, _bytes(mine)):
+        if store.meta.cas(_RECORD, raw, _bytes(mine)):
             return mine
 
 
 def renew(store: Store, lease: Lease) -> None:
     """Extend the lease by its ttl; raises Fenced if a newer driver holds it."""
-    raw = store.meta_get(_RECORD)
+    raw = store.meta.get(_RECORD)
     if raw is None or Lease(**json.loads(raw)).term != lease.term:
         raise Fenced(f"the lease of term {lease.term} was taken by a newer driver")
-    store.meta_cas(_RECORD, raw, _bytes(replace(lease, expires=time.time() + lease.ttl)))
+    store.meta.cas(_RECORD, raw, _bytes(replace(lease, expires=time.time() + lease.ttl)))
 
 
 def release(store: Store, lease: Lease) -> None:
     """End the lease now. Its term stays on record, so the next one is larger."""
-    raw = store.meta_get(_RECORD)
+    raw = store.meta.get(_RECORD)
     if raw is not None and Lease(**json.loads(raw)).term == lease.term:
-        store.meta_cas(_RECORD, raw, _bytes(replace(lease, expires=_RELEASED)))
+        store.meta.cas(_RECORD, raw, _bytes(replace(lease, expires=_RELEASED)))
 
 
 def holder(store: Store) -> Lease | None:
     """The driver that holds the lease now, if any."""
-    raw = store.meta_get(_RECORD)
+    raw = store.meta.get(_RECORD)
     held = None if raw is None else Lease(**json.loads(raw))
     return held if held is not None and _alive(held) else None
 
@@ -92,7 +92,7 @@ class DriverWatch:
 
     def lives(self) -> bool:
         """Whether the driver of the term still holds its lease."""
-        raw = self._store.meta_get(_RECORD)
+        raw = self._store.meta.get(_RECORD)
         if raw is None:
             return False
         if raw != self._seen:

@@ -57,7 +57,7 @@ def run_sources(
     program = load_plan(store, epoch.plan).program
     running = executors(program)
     blame = Blame(program, announce)
-    outbox = Outbox(store.shards)
+    outbox = Outbox(store.state.shards)
     inbox = Inbox(())
     progress = Progress()
     rows_in = 0
@@ -65,7 +65,7 @@ def run_sources(
     def send(
         delta: pl.DataFrame, consumers: Sequence[tuple[Operator, OperatorFeed]]
     ) -> Iterator[Message]:
-        for operator, feed, rows in blame.fan_out(delta, consumers, store.shards):
+        for operator, feed, rows in blame.fan_out(delta, consumers, store.state.shards):
             with blame(operator.id):
                 if feed.local:
                     kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
@@ -144,7 +144,7 @@ def run_level(
     for shard in shards:
         # What a shard sends does not depend on the others of its task: sums of DOUBLEs are rounded
         # with each part, and must have the same parts whoever runs the epoch.
-        outbox = Outbox(store.shards)
+        outbox = Outbox(store.state.shards)
         state = ShardState(store, shard, epoch.epoch, epoch.horizon)
         inbox = Inbox(targets)
         yield from inbox.receive(shard, mailbox.take(shard))
@@ -268,7 +268,7 @@ def _source_loads(
     for bound, feeds in by_bound.items():
 
         def scan(start: bytes, limit: int) -> stores.Chunk:
-            return store.scan(node, source.number, start=start, limit=limit, at=epoch.start)
+            return store.tables.scan(node, source.number, start=start, limit=limit, at=epoch.start)
 
         loads.append((LoadChunk.read(bound, epoch.chunk, scan), feeds))
     return loads

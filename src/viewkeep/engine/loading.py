@@ -68,7 +68,7 @@ def _parts(
     # that one is new it begins empty, and its changes bring all rows of the reader too.
     holder = program.by_id[producer.ports[0].producer] if producer.ports else producer
     known = (holder.id, holder.tables) in old
-    return [str(shard) for shard in range(store.shards)] if known else []
+    return [str(shard) for shard in range(store.state.shards)] if known else []
 
 
 def merge_progress(loading: Loading, reports: Iterable[Report]) -> Loading:

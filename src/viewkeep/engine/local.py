@@ -54,7 +54,7 @@ def run_epoch(
     for level in range(1, levels_to_run(program, epoch, shares)):
         sent, messages = messages, Mailbox()
         for task in range(tasks):
-            shards = range(task, store.shards, tasks)
+            shards = range(task, store.state.shards, tasks)
             mine = ((shard, blob) for shard in shards for blob in sent.take(shard))
             _hold(messages, reports, run_level(store, epoch, level, shards, mine, announce), most)
     return reports_of([*reports, *((shard, b"") for shard in messages.shards)])

@@ -96,12 +96,12 @@ def load_plan(store: Store, version: int) -> PlanVersion:
         return EMPTY
     with _lock:
         known = _cache.get((store.url, version))
-    record = store.meta_get(plan_key(version))
+    record = store.meta.get(plan_key(version))
     # Another database may have been made at this url since: its records differ.
     if known is not None and record in (known[0], _DROPPED, None):
         return known[1]
     if not record:
-        if any(key > plan_key(version) for key, _ in store.meta_scan("plan/")):
+        if any(key > plan_key(version) for key, _ in store.meta.scan("plan/")):
             raise EpochGone(f"plan version {version} is no longer kept: a later one is published")
         raise Corrupt(f"plan version {version} is missing from {store.url}")
     plan = _decode(store, version, record)
@@ -118,7 +118,7 @@ def _remember(store: Store, plan: PlanVersion, record: bytes) -> None:
 
 def newest_plan(store: Store) -> PlanVersion:
     """The plan of the newest version, whether or not an epoch has run it yet."""
-    while records := store.meta_scan("plan/"):
+    while records := store.meta.scan("plan/"):
         with suppress(EpochGone):  # a newer one was published just now
             return load_plan(store, int(records[-1][0].removeprefix("plan/")))
     return EMPTY
@@ -127,7 +127,7 @@ def newest_plan(store: Store) -> PlanVersion:
 def commit_plan(store: Store, plan: PlanVersion) -> bool:
     """Make this the newest plan; False if another writer took its version first."""
     record = _encode(plan)
-    if not store.meta_cas(plan_key(plan.version), None, record):
+    if not store.meta.cas(plan_key(plan.version), None, record):
         return False
     if list(plan.views) == list(plan.generations):  # as all other processes will read it
         _remember(store, plan, record)
@@ -143,13 +143,13 @@ def save_definitions(store: Store, views: Sequence[View]) -> list[int]:
     written = [_written(view) for view in views]
     bodies = [body for body, _ in written]
     while True:
-        counter = store.meta_get("generations")
+        counter = store.meta.get("generations")
         last = int(counter or 0)
-        if store.meta_cas("generations", counter, str(last + len(views)).encode()):
+        if store.meta.cas("generations", counter, str(last + len(views)).encode()):
             break
     generations = list(range(last + 1, last + 1 + len(views)))
     for generation, body in zip(generations, bodies, strict=True):
-        store.meta_cas(f"definition/{generation}", None, body)
+        store.meta.cas(f"definition/{generation}", None, body)
     with _lock:
         _definitions.update(written)
     return generations
@@ -176,13 +176,13 @@ def drop_plans_before(store: Store, version: int) -> None:
     Their numbers stay taken for a while: for one who began when an older version was the newest,
     the next number must not look as if nobody had ever used it.
     """
-    records = store.meta_scan("plan/")
+    records = store.meta.scan("plan/")
     for key, body in records:
         age = version - int(key.removeprefix("plan/"))
         if age > NUMBERS_KEPT:
-            store.meta_cas(key, body, None)
+            store.meta.cas(key, body, None)
         elif age > 0 and body != _DROPPED:
-            store.meta_cas(key, body, _DROPPED)
+            store.meta.cas(key, body, _DROPPED)
 
 
 def _encode(plan: PlanVersion) -> bytes:
@@ -223,7 +223,7 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
 
 
 def _definition(store: Store, generation: int) -> View:
-    body = store.meta_get(f"definition/{generation}")
+    body = store.meta.get(f"definition/{generation}")
     if body is None:
         raise Corrupt(f"view definition {generation} is missing from {store.url}")
     with _lock:

@@ -29,33 +29,35 @@ from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.errors import OperatorFailed
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Store
-from viewkeep.stores.faulty import FaultPlan, FaultyStore
+from viewkeep.stores.wrapped import WrappedStore
 
-_UNHEARD = ("write", "truncate_log", "drop_table", "state_revert", "state_sweep", "state_drop")
+_UNHEARD = (
+    *("tables.write", "tables.drop", "log.truncate"),
+    *(f"{part}.{name}" for part in ("state", "views") for name in ("revert", "sweep", "drop")),
+)
 
 
-class DryStore(FaultyStore):
+class DryStore(WrappedStore):
     """A store whose meta records change in memory only, and whose rows do not change at all."""
 
     def __init__(self, inner: Store):
-        super().__init__(inner, FaultPlan())
+        super().__init__(inner)
         self._meta: dict[str, bytes | None] = {}
 
-    def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        act: Callable[..., Any] = getattr(self.inner, method)
-        if method == "state_apply":
+    def call(self, method: str, act: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if method in ("state.apply", "views.apply"):
             return None
         if method in _UNHEARD:
             raise AssertionError(f"a rehearsal does not {method}")
-        if method == "meta_get":
+        if method == "meta.get":
             return self._meta[args[0]] if args[0] in self._meta else act(*args)
-        if method == "meta_scan":
+        if method == "meta.scan":
             found = {**dict(act(*args)), **self._meta}
             kept = ((k, v) for k, v in found.items() if v is not None and k.startswith(args[0]))
             return sorted(kept)
-        if method == "meta_cas":
+        if method == "meta.cas":
             key, old, new = args
-            if self.meta_get(key) != old:
+            if self.meta.get(key) != old:
                 return False
             self._meta[key] = new
             return True
@@ -87,7 +89,7 @@ def _run(store: Store, epoch: OpenEpoch, announce: Announce) -> None:
 def _run_shards(
     store: Store, epoch: OpenEpoch, level: int, sent: Mailbox, announce: Announce
 ) -> Iterator[Message]:
-    for shard in range(store.shards):
+    for shard in range(store.state.shards):
         messages = ((shard, blob) for blob in sent.take(shard))
         yield from run_level(store, epoch, level, [shard], messages, announce)
 

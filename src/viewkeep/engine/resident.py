@@ -89,7 +89,7 @@ def assign(store: Store, assignment: Assignment) -> None:
         raw, record = _read(store)
         if record is not None and record.term > assignment.term:
             raise Fenced(f"a driver of term {record.term} has assigned the epochs")
-        if store.meta_cas(_RECORD, raw, _Record(assignment.id, assignment.term).encode()):
+        if store.meta.cas(_RECORD, raw, _Record(assignment.id, assignment.term).encode()):
             return
 
 
@@ -105,7 +105,7 @@ def reports_of(store: Store, assignment: Assignment, *, take_back: bool = False)
         if not record.published and not take_back:
             return []
         rest = None if take_back else replace(record, published=()).encode()
-        if store.meta_cas(_RECORD, raw, rest):
+        if store.meta.cas(_RECORD, raw, rest):
             return [Published.from_json(value) for value in record.published]
 
 
@@ -178,7 +178,7 @@ class _Resident:
             return  # the loop notices
         news = [published.to_json() for published in self._untold]
         told = replace(record, published=[*record.published, *news])
-        if self._store.meta_cas(_RECORD, raw, told.encode()):
+        if self._store.meta.cas(_RECORD, raw, told.encode()):
             self._untold.clear()
             self._told_at = now
 
@@ -191,7 +191,7 @@ class _Resident:
             if record is None or record.id != self._given.id:
                 return False
             mine = replace(record, attempt=self._attempt)
-            if self._store.meta_cas(_RECORD, raw, mine.encode()):
+            if self._store.meta.cas(_RECORD, raw, mine.encode()):
                 return True
 
     def _is_mine(self, now: float) -> bool:
@@ -246,5 +246,5 @@ class _Resident:
 
 
 def _read(store: Store) -> tuple[bytes | None, _Record | None]:
-    raw = store.meta_get(_RECORD)
+    raw = store.meta.get(_RECORD)
     return raw, None if raw is None else _Record(**json.loads(raw))

@@ -58,10 +58,10 @@ def begin_repairs(store: Store, cut: Cut) -> None:
 def _note_dropped(store: Store, version: int, states: list[int], tables: list[int]) -> None:
     """Remember state and base tables that plan `version` no longer has, to remove them later."""
     while True:
-        raw = store.meta_get(DROPPED)
+        raw = store.meta.get(DROPPED)
         noted = json.loads(raw) if raw else []
         noted.append({"version": version, "states": states, "tables": tables})
-        if store.meta_cas(DROPPED, raw, json.dumps(noted).encode()):
+        if store.meta.cas(DROPPED, raw, json.dumps(noted).encode()):
             return
 
 

@@ -34,7 +34,7 @@ class ShardState:
 
     def lookup(self, table: StateTable, keys: Sequence[bytes]) -> list[bytes | None]:
         """The rows of these keys at the epoch before."""
-        return self.store.state_get(self.shard, table.number, keys, self.epoch - 1)
+        return self.store.state.get(self.shard, table.number, keys, self.epoch - 1)
 
     def lookups(
         self, table: StateTable, keys: Sequence[bytes], most: int
@@ -73,7 +73,7 @@ class ShardState:
         reverse: bool = False,
     ) -> Chunk:
         """Rows of a key range at the epoch before."""
-        return self.store.state_scan(
+        return self.store.state.scan(
             self.shard,
             table.number,
             start=start,
@@ -87,7 +87,7 @@ class ShardState:
         self, table: StateTable, prefixes: Sequence[bytes], limits: Sequence[int] | None = None
     ) -> Iterator[Found]:
         """Rows under the prefixes of keys at the epoch before, in batches of bounded size."""
-        return self.store.state_find(
+        return self.store.state.find(
             self.shard, table.number, prefixes, self.epoch - 1, limits=limits, size=ROWS_AT_ONCE
         )
 
@@ -95,7 +95,7 @@ class ShardState:
         self, table: StateTable, keys: Sequence[bytes], lows: Sequence[tuple[bytes, int]]
     ) -> Floor:
         """For each key the last row at or before it, not before its low, at the epoch before."""
-        return self.store.state_floor(self.shard, table.number, keys, lows, self.epoch - 1)
+        return self.store.state.floor(self.shard, table.number, keys, lows, self.epoch - 1)
 
     def stage(
         self,
@@ -122,7 +122,7 @@ class ShardState:
 
     def _write(self) -> None:
         if self._staged:
-            self.store.state_apply(self.shard, self.epoch, self.horizon, self._staged)
+            self.store.state.apply(self.shard, self.epoch, self.horizon, self._staged)
         self._written += self._rows
         self._staged, self._rows, self._bytes = [], 0, 0
 

@@ -111,7 +111,7 @@ class Figures:
         driven, failed = holder(store) is not None, len(db.catalog.current().failed)
         trouble = trouble_of(store)
         failures = 0 if trouble is None else trouble.count
-        return cls(published, store.head(), store.sizes(), driven, failed, failures)
+        return cls(published, store.log.head(), store.sizes(), driven, failed, failures)
 
 
 class _Standing(Collector):

@@ -206,7 +206,7 @@ class TableWriter(DataSourceArrowWriter):
             frame = pl.from_arrow(batch)
             assert isinstance(frame, pl.DataFrame)
             for part in frame.iter_slices(WRITE_ROWS):
-                store.write(table.put_frame(conform(table.schema, part, table=table.name)))
+                store.tables.write(table.put_frame(conform(table.schema, part, table=table.name)))
                 rows += part.height
         return PutCount(rows)
 

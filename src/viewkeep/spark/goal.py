@@ -20,7 +20,7 @@ class CatchUpGoal:
     def now(cls, store: Store) -> CatchUpGoal:
         plan = newest_plan(store)
         # Views that are repaired come with a plan of their own, once an epoch covers the cut.
-        return cls(store.head(), plan.version + bool(plan.repairs))
+        return cls(store.log.head(), plan.version + bool(plan.repairs))
 
     def reached(self, done: Published) -> bool:
         pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)

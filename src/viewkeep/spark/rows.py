@@ -47,14 +47,14 @@ class BaseRows:
 
     def parts(self, range_: KeyRange) -> list[int]:
         """The nodes that may hold rows of the range."""
-        return list(range(borrow_store(self.url).nodes))
+        return list(range(borrow_store(self.url).tables.parts))
 
     def frames(self, part: int, range_: KeyRange, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of a node, some columns of them."""
         store, table = borrow_store(self.url), BaseTable(self.source)
         start, more = range_.start, True
         while more:
-            chunk = store.scan(
+            chunk = store.tables.scan(
                 part, table.number, start=start, stop=range_.stop, limit=CHUNK, at=self.cut
             )
             if chunk.rows:
@@ -85,7 +85,7 @@ class ViewRows:
 
     def parts(self, range_: KeyRange) -> list[int]:
         """The shards that may hold rows of the range: one if the columns that choose it are set."""
-        table, shards = self.placement.table, borrow_store(self.url).shards
+        table, shards = self.placement.table, borrow_store(self.url).state.shards
         width = len(table.shard_by)
         if width <= len(range_.prefix):
             return [hash_key(table.shard_codec.encode_one(range_.prefix[:width])) % shards]
@@ -98,7 +98,7 @@ class ViewRows:
         wanted = list(dict.fromkeys(inner[name] for name in names))
         start, more = range_.start, True
         while more:
-            chunk = store.state_scan(
+            chunk = store.views.scan(
                 part, table.number, start=start, stop=range_.stop, limit=CHUNK, at=self.epoch
             )
             if chunk.rows:

@@ -43,7 +43,7 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     program = load_plan(store, epoch.plan).program
     shares = even_splits(program, epoch)
     levels = levels_to_run(program, epoch, shares)
-    tasks = min(context.defaultParallelism, store.shards)
+    tasks = min(context.defaultParallelism, store.state.shards)
     messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
     for level in range(1, levels):
         routed = messages.partitionBy(tasks, Route(tasks))
@@ -104,7 +104,7 @@ class Level:
 
     def __call__(self, index: int, messages: Iterable[Message]) -> Iterator[Message]:
         store, epoch = _open(self.url, self.epoch)
-        shards = range(index, store.shards, self.tasks)
+        shards = range(index, store.state.shards, self.tasks)
         yield from run_level(store, epoch, self.level, shards, messages)
 
 

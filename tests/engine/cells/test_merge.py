@@ -85,7 +85,7 @@ class Shard:
         """All that is kept."""
         at = next(self.epoch)
         return [
-            self.store.state_scan(self.shard, one.number, limit=10_000, at=at) for one in TABLES
+            self.store.state.scan(self.shard, one.number, limit=10_000, at=at) for one in TABLES
         ]
 
 

@@ -111,7 +111,7 @@ def _matching(
         pairs = table.scan(store, EVERYTHING, None)
     else:
         wanted = list(dict.fromkeys(_encoded(table, keys)))
-        rows = store.get(table.base.number, wanted)
+        rows = store.tables.get(table.base.number, wanted)
         pairs = [(key, row) for key, row in zip(wanted, rows, strict=True) if row is not None]
     found = table.frame([row for _, row in pairs]).with_row_index(_PLACE)
     if predicate is not None:

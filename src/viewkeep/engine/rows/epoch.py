@@ -54,7 +54,7 @@ _SLOT = 16  # bytes of a value in a frame besides those of its text, at most
 class _Run:
     def __init__(self, store: Store, epoch: OpenEpoch, lane: Lane, announce: Announce | None):
         self.store, self.epoch, self.lane = store, epoch, lane
-        self.program, self.shards = lane.program, store.shards
+        self.program, self.shards = lane.program, store.state.shards
         self.blame = Blame(lane.program, announce)
         self.states: dict[int, ShardState] = {}
         # What has come for each operator: level -> shard -> operator -> boxes.
@@ -95,7 +95,7 @@ class _Run:
         sources = self.lane.sources
         deltas: dict[int, Rows] = {}
         size = 0
-        for batch in self.store.read_log(*split, frozenset(sources)):
+        for batch in self.store.log.read(*split, frozenset(sources)):
             size += batch.size
             if size > _MOST_BYTES:
                 raise TooMany

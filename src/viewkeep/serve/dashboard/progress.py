@@ -52,7 +52,7 @@ def _share(store: Store, program: Program, feed: OperatorFeed, left: Mapping[str
     """The share of one feed: finished parts are not listed in `left`."""
     if isinstance(feed.producer, Values):
         return 0.0
-    parts = store.nodes if isinstance(feed.producer, Source) else store.shards
+    parts = store.tables.parts if isinstance(feed.producer, Source) else store.state.shards
     unfinished = [
         _position(bytes.fromhex(bound), *_ends(store, program, feed, int(part)))
         for part, bound in left.items()
@@ -66,13 +66,13 @@ def _ends(
     """The first and the last key of a part."""
     if isinstance(feed.producer, Source):
         number = feed.producer.number
-        first = store.scan(part, number, limit=1)
-        last = store.scan(part, number, limit=1, reverse=True)
+        first = store.tables.scan(part, number, limit=1)
+        last = store.tables.scan(part, number, limit=1, reverse=True)
     else:
         assert isinstance(feed.producer, str)
         number = program.by_id[feed.producer].rows_table.number
-        first = store.state_scan(part, number, limit=1, at=None)
-        last = store.state_scan(part, number, limit=1, at=None, reverse=True)
+        first = store.state.scan(part, number, limit=1, at=None)
+        last = store.state.scan(part, number, limit=1, at=None, reverse=True)
     return (first.keys[0], last.keys[0]) if first.keys and last.keys else (None, None)
 
 

@@ -66,8 +66,8 @@ class Rates:
         number = operator.rows_table.number
         try:
             return sum(
-                len(self._store.state_changes(shard, number, after, upto, limit=LARGEST).keys)
-                for shard in range(self._store.shards)
+                len(self._store.state.changes(shard, number, after, upto, limit=LARGEST).keys)
+                for shard in range(self._store.state.shards)
             )
         except EpochGone:
             return None

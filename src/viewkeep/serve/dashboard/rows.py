@@ -72,10 +72,10 @@ def _state_rows(db: Database, operator: Operator) -> dict[str, Any]:
         epoch = db.epochs.read().published.epoch
         rows: list[bytes] = []
         try:
-            for shard in range(db.store.shards):
+            for shard in range(db.store.state.shards):
                 left = _SAMPLE - len(rows)
                 if left:
-                    rows += db.store.state_scan(shard, table.number, limit=left, at=epoch).rows
+                    rows += db.store.state.scan(shard, table.number, limit=left, at=epoch).rows
         except EpochGone:
             continue
         frame = table.row_codec.decode(rows)

@@ -6,26 +6,11 @@ Law: closing one store does not disturb another of the same process; the environ
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from viewkeep.codec.patterns import KeyPattern
-from viewkeep.errors import StoreError
-from viewkeep.stores.contract import (
-    Capabilities,
-    Changed,
-    Chunk,
-    Cut,
-    Floor,
-    Found,
-    LogBatch,
-    Sizes,
-    StateWrite,
-    Store,
-    TableSize,
-    TableWrite,
-)
-from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, redo, state, sums
+from viewkeep.stores.contract import Capabilities, Sizes, Store, TableSize
+from viewkeep.stores.lmdb import log, redo, state
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     DatabaseFolder,
@@ -33,7 +18,7 @@ from viewkeep.stores.lmdb.database import (
     create_database,
     open_database,
 )
-from viewkeep.stores.lmdb.write import write
+from viewkeep.stores.lmdb.parts import LmdbLog, LmdbMeta, LmdbState, LmdbTables, Opened
 
 
 class LmdbStore(Store):
@@ -44,9 +29,9 @@ class LmdbStore(Store):
     def __init__(self, database: DatabaseFolder):
         self.url = f"lmdb:{database.path}"
         self.path = database.path
-        self.nodes = database.settings.nodes
-        self.shards = database.settings.shards
-        self._open_database: DatabaseFolder | None = database
+        self._opened = opened = Opened(self.url, database)
+        self.log, self.tables, self.meta = LmdbLog(opened), LmdbTables(opened), LmdbMeta(opened)
+        self.state = self.views = LmdbState(opened)
 
     @classmethod
     def create(
@@ -71,158 +56,11 @@ class LmdbStore(Store):
 
     @property
     def _database(self) -> DatabaseFolder:
-        if self._open_database is None:
-            raise StoreError(f"{self.url} is closed; open it again")
-        return self._open_database
-
-    # -- base side ---------------------------------------------------------------------------
-
-    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
-        return write(self._database.nodes, writes)
-
-    def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
-        return base.get(self._database.nodes, table, keys, at)
-
-    def scan(
-        self,
-        node: int,
-        table: int,
-        *,
-        start: bytes = b"",
-        stop: bytes | None = None,
-        limit: int,
-        at: Cut | None = None,
-        reverse: bool = False,
-        only: KeyPattern | None = None,
-    ) -> Chunk:
-        offset = None if at is None else at.offsets[node]
-        environment = self._database.nodes[node]
-        return base.scan(environment, table, start, stop, limit, offset, reverse, only)
-
-    def head(self) -> Cut:
-        return cuts.head(self._database.nodes)
+        return self._opened.database
 
     def ticks(self) -> object:
         database = self._database
         return tuple(part.last_transaction for part in (database.meta, *database.nodes))
-
-    def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
-        return cuts.bounded_cut(self._database.nodes, start, stop, operations, size)
-
-    def read_log(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
-    ) -> Iterator[LogBatch]:
-        return log.read(self._database.nodes[node], start, stop, tables)
-
-    def truncate_log(self, before: Cut, budget: int = 10_000) -> bool:
-        more = False
-        for node, offset in zip(self._database.nodes, before.offsets, strict=True):
-            dropped, remain = log.truncate(node, offset, budget)
-            budget -= dropped
-            more = more or remain
-            node.forget_dead_readers()
-        return more
-
-    def drop_table(self, table: int, budget: int = 10_000) -> bool:
-        for node in self._database.nodes:
-            removed, more = ranges.drop_rows(node, table, budget)
-            budget -= removed
-            if more:
-                return True
-        return False
-
-    # -- state side --------------------------------------------------------------------------
-
-    def state_get(
-        self, shard: int, table: int, keys: Sequence[bytes], at: int | None
-    ) -> list[bytes | None]:
-        return state.get(self._database.shards[shard], table, keys, at)
-
-    def state_scan(
-        self,
-        shard: int,
-        table: int,
-        *,
-        start: bytes = b"",
-        stop: bytes | None = None,
-        limit: int,
-        at: int | None,
-        reverse: bool = False,
-        only: KeyPattern | None = None,
-    ) -> Chunk:
-        environment = self._database.shards[shard]
-        return state.scan(environment, table, start, stop, limit, at, reverse, only)
-
-    def state_find(
-        self,
-        shard: int,
-        table: int,
-        prefixes: Sequence[bytes],
-        at: int | None,
-        *,
-        limits: Sequence[int] | None = None,
-        size: int = 20_000,
-    ) -> Iterator[Found]:
-        return state.find(self._database.shards[shard], table, prefixes, at, limits, size)
-
-    def state_floor(
-        self,
-        shard: int,
-        table: int,
-        keys: Sequence[bytes],
-        lows: Sequence[tuple[bytes, int]],
-        at: int | None,
-    ) -> Floor:
-        return state.floor(self._database.shards[shard], table, keys, lows, at)
-
-    def state_changes(
-        self,
-        shard: int,
-        table: int,
-        after: int,
-        upto: int,
-        *,
-        start: bytes = b"",
-        stop: bytes | None = None,
-        limit: int,
-    ) -> Changed:
-        environment = self._database.shards[shard]
-        return state.changes(environment, table, after, upto, start, stop, limit)
-
-    def state_apply(
-        self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]
-    ) -> None:
-        state.apply(self._database.shards[shard], epoch, horizon, writes)
-
-    def state_revert(self, shard: int, after: int, upto: int) -> None:
-        state.revert(self._database.shards[shard], after, upto)
-
-    def state_sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
-        self._database.shards[shard].forget_dead_readers()
-        return state.sweep(self._database.shards[shard], horizon, budget)
-
-    def state_drop(self, shard: int, table: int, budget: int = 10_000) -> bool:
-        environment = self._database.shards[shard]
-        more = ranges.drop_rows(environment, table, budget)[1]
-        if not more:
-            state.forget_size(environment, table)
-        return more
-
-    # -- meta side ---------------------------------------------------------------------------
-
-    def meta_get(self, key: str) -> bytes | None:
-        return meta.get(self._database.meta, key)
-
-    def meta_cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
-        return meta.cas(self._database.meta, key, old, new)
-
-    def meta_scan(self, prefix: str) -> list[tuple[str, bytes]]:
-        return meta.scan(self._database.meta, prefix)
-
-    # -- housekeeping ------------------------------------------------------------------------
-
-    def check_counts(self, node: int) -> None:
-        sums.check_counts(self._database.nodes[node])
 
     def sizes(self) -> Sizes:
         database = self._database
@@ -234,9 +72,7 @@ class LmdbStore(Store):
         )
 
     def close(self) -> None:
-        database, self._open_database = self._open_database, None
-        if database is not None:
-            database.close()
+        self._opened.close()
 
 
 def _added(shards: Iterable[Mapping[int, TableSize]]) -> dict[int, TableSize]:

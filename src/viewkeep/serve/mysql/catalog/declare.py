@@ -138,21 +138,21 @@ def constraint(part: exp.Expr, ignore: bool, warn: Warn) -> None:
 def save(store: Store, number: int, columns: tuple[Declared, ...]) -> None:
     """Keep what was declared of the table with this number."""
     record = json.dumps([asdict(column) for column in columns]).encode()
-    store.meta_cas(f"{_RECORD}{number}", None, record)
+    store.meta.cas(f"{_RECORD}{number}", None, record)
 
 
 def forget(store: Store, number: int) -> None:
     """The table is gone, and so is what was declared of it."""
     for key in (f"{_RECORD}{number}", f"{NEXT}{number}"):
-        record = store.meta_get(key)
+        record = store.meta.get(key)
         if record is not None:
-            store.meta_cas(key, record, None)
+            store.meta.cas(key, record, None)
 
 
 def declared_of(store: Store, relation: Source | View) -> tuple[Declared, ...]:
     """The columns of a table or view as clients see them."""
     if isinstance(relation, Source):
-        record = store.meta_get(f"{_RECORD}{relation.number}")
+        record = store.meta.get(f"{_RECORD}{relation.number}")
         if record is not None:
             return tuple(Declared(**column) for column in json.loads(record))
         return tuple(shown(column) for column in relation.schema.columns)

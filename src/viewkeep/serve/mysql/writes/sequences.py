@@ -52,10 +52,10 @@ class Sequences:
         store, key = self._db.store, f"{NEXT}{table.number}"
         with claims.aside():  # numbers that are lost are no write
             while True:
-                old = store.meta_get(key)
+                old = store.meta.get(key)
                 first = int(old) if old is not None else self._largest(table) + 1
                 first = max(first, least)
-                if store.meta_cas(key, old, str(first + count).encode()):
+                if store.meta.cas(key, old, str(first + count).encode()):
                     return first, first + count
 
     def _largest(self, table: Source) -> int:

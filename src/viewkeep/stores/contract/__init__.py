@@ -1,0 +1,50 @@
+"""The store contract: what a key-value store must do to carry base tables, logs, state and views.
+
+A store speaks bytes. It knows tables by number, keys as order-preserving bytes (`codec.keys`) and
+rows as row bytes (`codec.rows`); it knows nothing of SQL, plans or Spark. A `Store` bundles five
+parts, each a small contract in a file of its own:
+
+- `log`: what was written, in order, and cuts of it;
+- `tables`: the rows of base tables as they are now, and writing them;
+- `state`: versioned rows of state tables, in shards;
+- `views`: the published tables, for those who read them;
+- `meta`: small records with compare-and-set.
+
+Law, on which all else rests: a read of state at epoch e sees exactly the writes stamped at or
+before e, and applying the same writes of an epoch again changes nothing.
+"""
+
+from viewkeep.stores.contract.cut import Cut
+from viewkeep.stores.contract.log import Log, LogBatch
+from viewkeep.stores.contract.meta import Meta
+from viewkeep.stores.contract.rows import NONE, ROW_BYTES, Changed, Chunk, Floor, Found
+from viewkeep.stores.contract.state import State, TableSize
+from viewkeep.stores.contract.store import Capabilities, Sizes, Store
+from viewkeep.stores.contract.tables import ABSENT, Kind, Tables, TableWrite
+from viewkeep.stores.contract.versioned import StateWrite, Versioned
+from viewkeep.stores.contract.views import Views
+
+__all__ = [
+    "ABSENT",
+    "NONE",
+    "ROW_BYTES",
+    "Capabilities",
+    "Changed",
+    "Chunk",
+    "Cut",
+    "Floor",
+    "Found",
+    "Kind",
+    "Log",
+    "LogBatch",
+    "Meta",
+    "Sizes",
+    "State",
+    "StateWrite",
+    "Store",
+    "TableSize",
+    "TableWrite",
+    "Tables",
+    "Versioned",
+    "Views",
+]

@@ -1,0 +1,24 @@
+"""Meta records: small values under text keys, changed by compare-and-set.
+
+Law: a change that was reported done is seen by every call that begins after it, and is durable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+
+class Meta(ABC):
+    """Meta records. Methods may be called from several threads."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes | None:
+        """The value of a meta record, or None."""
+
+    @abstractmethod
+    def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
+        """Replace the record if it still equals `old` (None: absent); atomic and durable."""
+
+    @abstractmethod
+    def scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All records whose key starts with `prefix`, in key order, as one snapshot."""

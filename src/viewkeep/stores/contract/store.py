@@ -1,0 +1,68 @@
+"""The bundle: the five parts of one store, and what it offers beyond the bare contract."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from viewkeep.cells import CellRules
+from viewkeep.stores.contract.log import Log
+from viewkeep.stores.contract.meta import Meta
+from viewkeep.stores.contract.state import State, TableSize
+from viewkeep.stores.contract.tables import Tables
+from viewkeep.stores.contract.views import Views
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a store offers beyond the bare contract; the planner reads it, never the class."""
+
+    before_image: bool = True  # log records carry the old row, once, in the row's order
+    ordered_scan: bool = True  # scans return rows in key order
+    atomic_batch: bool = True  # a cut never splits one `write` call
+    shared_state: bool = True  # every process reaches every shard of the state
+    views_apart: bool = False  # views are written to `views`; else they are state
+    cells: CellRules | None = None  # how cells merge, where the log brings cells and not rows
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes on disk and operations kept, as `status` shows them."""
+
+    base_bytes: int
+    state_bytes: int
+    log_operations: tuple[int, ...]  # per node, still kept
+    tables: Mapping[int, TableSize] = field(default_factory=dict)  # state tables by number
+
+
+class Store(ABC):
+    """A key-value store, opened by this process. Methods may be called from several threads.
+
+    Opening after a fork is the caller's duty (`stores.open_store` keeps one per process and url).
+    """
+
+    url: str
+    capabilities: Capabilities
+    log: Log
+    tables: Tables
+    state: State
+    views: Views
+    meta: Meta
+
+    def ticks(self) -> object:
+        """A value that differs after any write of base rows, logs or meta records.
+
+        While two answers are equal, nobody has written between them. A waiting process asks this
+        every few milliseconds, so stores have a cheaper way than this default, without locks. A
+        store must never miss a write that has returned; answers may differ without one.
+        """
+        return self.log.head(), self.meta.scan("")
+
+    @abstractmethod
+    def sizes(self) -> Sizes:
+        """What `status` reports; may be approximate."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and maps. Calling it twice is harmless."""

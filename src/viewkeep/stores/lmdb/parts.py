@@ -1,0 +1,214 @@
+"""The parts of the contract over the environments of one database folder.
+
+Law: they share one open database; once it is closed, every call of any part says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from viewkeep.codec.patterns import KeyPattern
+from viewkeep.errors import StoreError
+from viewkeep.stores.contract import (
+    Changed,
+    Chunk,
+    Cut,
+    Floor,
+    Found,
+    Log,
+    LogBatch,
+    Meta,
+    State,
+    StateWrite,
+    Tables,
+    TableWrite,
+    Views,
+)
+from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, state, sums
+from viewkeep.stores.lmdb.database import DatabaseFolder
+from viewkeep.stores.lmdb.write import write
+
+
+class Opened:
+    """The open database of one store, until it is closed."""
+
+    def __init__(self, url: str, database: DatabaseFolder):
+        self._url = url
+        self._database: DatabaseFolder | None = database
+
+    @property
+    def database(self) -> DatabaseFolder:
+        if self._database is None:
+            raise StoreError(f"{self._url} is closed; open it again")
+        return self._database
+
+    def close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+
+class LmdbLog(Log):
+    """The logs of all nodes."""
+
+    def __init__(self, opened: Opened):
+        self._opened = opened
+
+    def head(self) -> Cut:
+        return cuts.head(self._opened.database.nodes)
+
+    def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
+        return cuts.bounded_cut(self._opened.database.nodes, start, stop, operations, size)
+
+    def read(
+        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
+    ) -> Iterator[LogBatch]:
+        return log.read(self._opened.database.nodes[node], start, stop, tables)
+
+    def truncate(self, before: Cut, budget: int = 10_000) -> bool:
+        more = False
+        for node, offset in zip(self._opened.database.nodes, before.offsets, strict=True):
+            dropped, remain = log.truncate(node, offset, budget)
+            budget -= dropped
+            more = more or remain
+            node.forget_dead_readers()
+        return more
+
+
+class LmdbTables(Tables):
+    """Base rows, a part to a node."""
+
+    def __init__(self, opened: Opened):
+        self._opened = opened
+        self.parts = opened.database.settings.nodes
+
+    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
+        return write(self._opened.database.nodes, writes)
+
+    def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
+        return base.get(self._opened.database.nodes, table, keys, at)
+
+    def scan(
+        self,
+        part: int,
+        table: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        at: Cut | None = None,
+        reverse: bool = False,
+        only: KeyPattern | None = None,
+    ) -> Chunk:
+        offset = None if at is None else at.offsets[part]
+        environment = self._opened.database.nodes[part]
+        return base.scan(environment, table, start, stop, limit, offset, reverse, only)
+
+    def drop(self, table: int, budget: int = 10_000) -> bool:
+        for node in self._opened.database.nodes:
+            removed, more = ranges.drop_rows(node, table, budget)
+            budget -= removed
+            if more:
+                return True
+        return False
+
+    def check_counts(self, part: int) -> None:
+        sums.check_counts(self._opened.database.nodes[part])
+
+
+class LmdbState(State, Views):
+    """Versioned rows of the shards; views are among them."""
+
+    def __init__(self, opened: Opened):
+        self._opened = opened
+        self.shards = opened.database.settings.shards
+
+    def get(
+        self, shard: int, table: int, keys: Sequence[bytes], at: int | None
+    ) -> list[bytes | None]:
+        return state.get(self._opened.database.shards[shard], table, keys, at)
+
+    def scan(
+        self,
+        shard: int,
+        table: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+        at: int | None,
+        reverse: bool = False,
+        only: KeyPattern | None = None,
+    ) -> Chunk:
+        environment = self._opened.database.shards[shard]
+        return state.scan(environment, table, start, stop, limit, at, reverse, only)
+
+    def find(
+        self,
+        shard: int,
+        table: int,
+        prefixes: Sequence[bytes],
+        at: int | None,
+        *,
+        limits: Sequence[int] | None = None,
+        size: int = 20_000,
+    ) -> Iterator[Found]:
+        return state.find(self._opened.database.shards[shard], table, prefixes, at, limits, size)
+
+    def floor(
+        self,
+        shard: int,
+        table: int,
+        keys: Sequence[bytes],
+        lows: Sequence[tuple[bytes, int]],
+        at: int | None,
+    ) -> Floor:
+        return state.floor(self._opened.database.shards[shard], table, keys, lows, at)
+
+    def changes(
+        self,
+        shard: int,
+        table: int,
+        after: int,
+        upto: int,
+        *,
+        start: bytes = b"",
+        stop: bytes | None = None,
+        limit: int,
+    ) -> Changed:
+        environment = self._opened.database.shards[shard]
+        return state.changes(environment, table, after, upto, start, stop, limit)
+
+    def apply(self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
+        state.apply(self._opened.database.shards[shard], epoch, horizon, writes)
+
+    def revert(self, shard: int, after: int, upto: int) -> None:
+        state.revert(self._opened.database.shards[shard], after, upto)
+
+    def sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
+        environment = self._opened.database.shards[shard]
+        environment.forget_dead_readers()
+        return state.sweep(environment, horizon, budget)
+
+    def drop(self, shard: int, table: int, budget: int = 10_000) -> bool:
+        environment = self._opened.database.shards[shard]
+        more = ranges.drop_rows(environment, table, budget)[1]
+        if not more:
+            state.forget_size(environment, table)
+        return more
+
+
+class LmdbMeta(Meta):
+    """Meta records, in an environment of their own."""
+
+    def __init__(self, opened: Opened):
+        self._opened = opened
+
+    def get(self, key: str) -> bytes | None:
+        return meta.get(self._opened.database.meta, key)
+
+    def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
+        return meta.cas(self._opened.database.meta, key, old, new)
+
+    def scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        return meta.scan(self._opened.database.meta, prefix)
