@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 500
-PROCESS_ROUNDS = 40
+SPECIAL_ROUNDS = 40
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Mutant:
     file: str
     old: str
     new: str
-    processes: bool = False  # only real processes can show it
+    flag: str = ""  # --processes or --threads, if only such rounds can show it
 
 
 MUTANTS = (
@@ -97,7 +97,7 @@ MUTANTS = (
         "stores/lmdb/forks.py",
         "        ctypes.pythonapi.Py_IncRef(ctypes.py_object(parents))\n",
         "        del parents\n",
-        processes=True,
+        flag="--processes",
     ),
     Mutant(
         "no-sync",
@@ -141,6 +141,37 @@ MUTANTS = (
         '        if sums.get(meta, txn, "records", name) != old:\n            return False\n',
         "",
     ),
+    Mutant(
+        "resident-tells-twice",
+        "engine/resident.py",
+        "            self._untold.clear()\n",
+        "",
+    ),
+    Mutant(
+        "rows-lane-keeps-what-goes",
+        "engine/rows/epoch.py",
+        "((batch.rows, 1), (batch.before, -1))",
+        "((batch.rows, 1),)",
+    ),
+    Mutant(
+        "index-finds-one-consumer",
+        "engine/rows/index.py",
+        "for consumer in wanted.get(values[place], ()):",
+        "for consumer in wanted.get(values[place], ())[:1]:",
+    ),
+    Mutant(
+        "group-commit-fails-in-silence",
+        "stores/lmdb/group.py",
+        "        for call in calls:\n            if call.error is None:",
+        "        for call in calls[:1]:\n            if call.error is None:",
+        flag="--threads",
+    ),
+    Mutant(
+        "checksums-are-not-checked",
+        "stores/lmdb/sums.py",
+        "(zip(keys, stored, strict=True)))) or not all(stored):",
+        "(zip(keys, stored, strict=True)))) and False:",
+    ),
 )
 
 
@@ -166,10 +197,10 @@ def play(mutant: Mutant) -> str:
         if text.count(mutant.old) != 1:
             return f"NOT APPLIED: {mutant.file} has {text.count(mutant.old)} such places"
         file.write_text(text.replace(mutant.old, mutant.new))
-        rounds = PROCESS_ROUNDS if mutant.processes else ROUNDS
+        rounds = SPECIAL_ROUNDS if mutant.flag else ROUNDS
         command = [sys.executable, "-m", "tests.campaign", "--rounds", str(rounds)]
-        if mutant.processes:
-            command.append("--processes")
+        if mutant.flag:
+            command.append(mutant.flag)
         environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
         ended = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
