@@ -1,9 +1,9 @@
 """The queries of which DuckDB means what Spark means; DuckDB is asked nothing else.
 
 Law: a part of a query that is not listed here is refused, with the part. What is listed was
-compared with Spark over awkward values (tests/access/test_agreed.py): a result is the same, or
-DuckDB gives an error where Spark wraps around. Kinds of values are known, since most differences
-are of implicit casts: text is never compared, joined or mixed with anything else.
+compared with Spark over awkward values (tests/sql/duckdb_sql/test_agreed.py): a result is the
+same, or DuckDB gives an error where Spark wraps around. Kinds of values are known, since most
+differences are of implicit casts: text is never compared, joined or mixed with anything else.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from .recompute import check
+from ..recompute import check
 
 COLUMNS = {
     "a": ("id", "x", "y"),

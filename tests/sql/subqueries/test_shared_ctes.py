@@ -13,8 +13,8 @@ import pytest
 
 import viewkeep
 
-from ..plan.passes.test_growth import SHAPES
-from ..slt.epochs import run_epochs
+from ...plan.passes.test_growth import SHAPES
+from ...slt.epochs import run_epochs
 
 TABLE = "CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT)"
 ROWS = [(i, i % 4 if i % 5 else None, (i * 7) % 6 if i % 3 else None) for i in range(12)]

@@ -31,7 +31,7 @@ from viewkeep.sql.statements.nodes import (
 )
 from viewkeep.types import DOUBLE, INT, STRING, Column, Schema, decimal
 
-from .catalog import Names, P, T, shown
+from ..catalog import Names, P, T, shown
 from .test_refusals import PAGE
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from viewkeep.sql.parse.syntax import parse
 
-from .catalog import Names, shown
+from ..catalog import Names, shown
 
 V1 = "CREATE VIEW v1 AS SELECT a, count(*) AS n FROM t GROUP BY a"
 PAIRS = {

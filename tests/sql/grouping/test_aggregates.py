@@ -15,7 +15,7 @@ from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.spark_sql.determined import deterministic
 from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, DataType, array, decimal
 
-from .catalog import Names, T
+from ..catalog import Names, T
 
 ROWS = pl.DataFrame(
     {

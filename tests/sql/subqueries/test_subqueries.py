@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .recompute import check
+from ..recompute import check
 
 QUERIES = [
     # conditions of their own

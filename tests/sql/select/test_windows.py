@@ -9,8 +9,8 @@ from viewkeep.errors import SqlError
 from viewkeep.plan.nodes import Node, TopK, inputs
 from viewkeep.plan.passes import optimise
 
-from .catalog import Names
-from .recompute import SEEDS, bag, translated, view_of, world
+from ..catalog import Names
+from ..recompute import SEEDS, bag, translated, view_of, world
 
 
 def check(text: str) -> None:

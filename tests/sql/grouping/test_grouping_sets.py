@@ -7,8 +7,8 @@ import pytest
 from viewkeep.errors import SqlError
 from viewkeep.plan.nodes import Aggregate, Union
 
-from .catalog import Names
-from .recompute import check, query_of, world
+from ..catalog import Names
+from ..recompute import check, query_of, world
 
 TAKEN = [
     "SELECT x, y, count(*) AS n FROM a GROUP BY ROLLUP (x, y)",

@@ -9,9 +9,9 @@ import pytest
 
 from viewkeep.errors import SqlError, SqlSyntaxError, TypeMismatch, UnknownName, Unsupported
 
-from .catalog import Names
+from ..catalog import Names
 
-PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
 
 
 def listed() -> dict[str, str]:

@@ -17,7 +17,7 @@ from viewkeep.plan.nodes import Aggregate, Filter, Source, Union
 from viewkeep.plan.passes import optimise
 from viewkeep.sql.statements.nodes import Query
 
-from .catalog import Names, T
+from ..catalog import Names, T
 
 EPOCH = dt.datetime(1970, 1, 1)
 

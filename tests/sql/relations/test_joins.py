@@ -6,7 +6,7 @@ import pytest
 
 from viewkeep.plan.nodes import Join, Match, Node, inputs
 
-from .recompute import check, query_of
+from ..recompute import check, query_of
 
 QUERIES = [
     "SELECT a.id, b.id AS other FROM a, b WHERE a.x = b.x",
