@@ -31,6 +31,7 @@ from viewkeep.catalog import Catalog
 from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.identity import database_id
+from viewkeep.engine.lag import lag_seconds
 from viewkeep.engine.waiting import Looks
 from viewkeep.errors import (
     BackupError,
@@ -434,8 +435,10 @@ class Database:
             if not behind:
                 return published
             if deadline is not None and time.monotonic() > deadline:
+                late = lag_seconds(self.epochs, published)
                 raise Timeout(
-                    f"after {timeout:g} s the views are {behind:,} of your operations behind; "
+                    f"after {timeout:g} s the views are {behind:,} of your operations behind "
+                    f"({late:.1f} s); "
                     f"is the pipeline running? Start it: viewkeep run {self._given}"
                 )
             looks.pause()

@@ -17,11 +17,12 @@ from viewkeep.access.reads import loading_of, view_failed, view_unreadable
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.failures import trouble_of
+from viewkeep.engine.lag import lag_seconds
 from viewkeep.engine.lease import holder
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.plan.explain import title
 from viewkeep.plan.program import Program
-from viewkeep.stores.contract import Cut, Sizes, Store, TableSize
+from viewkeep.stores.contract import Sizes, Store, TableSize
 
 RECENT_SECONDS = 30.0
 _SHOWN = 20  # operators
@@ -72,7 +73,7 @@ class Status:
     epoch: int
     nodes: tuple[NodeStatus, ...]
     lag: int  # operations, all nodes
-    lag_seconds: float | None  # age of the published cut where it lags; None before epoch 1
+    lag_seconds: float  # age of the oldest write that no published epoch covers
     operations_per_second: float | None  # of the last epoch; None if it lies long back
     views: tuple[ViewStatus, ...]
     tables: tuple[str, ...]
@@ -100,7 +101,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         epoch=published.epoch,
         nodes=nodes,
         lag=lag,
-        lag_seconds=_age(published, head) if lag else 0.0,
+        lag_seconds=lag_seconds(epochs, published) if lag else 0.0,
         operations_per_second=_rate(published),
         views=tuple(
             _view(name, epochs, current, url)
@@ -154,10 +155,6 @@ def _trouble(store: Store) -> str | None:
     return f"the pipeline has failed {times} since epoch {trouble.after}: {trouble.reason}{later}"
 
 
-def _age(published: Published, head: Cut) -> float | None:
-    return max(0.0, (head.moment - published.cut.moment) / 1e9) if published.epoch else None
-
-
 def _rate(published: Published) -> float | None:
     """Operations per second of the last epoch; None if it lies long back or held none."""
     recent = time.time_ns() - published.at < RECENT_SECONDS * 1e9
@@ -172,7 +169,7 @@ def line(status: Status) -> str:
     loading = [f"{view.name} {view.progress}".strip() for view in missing]
     failed = [view.name for view in status.views if view.state == "failed"]
     parts = [f"epoch {status.epoch}", f"{status.lag:,} operations behind"]
-    if status.lag and status.lag_seconds is not None:
+    if status.lag:
         parts.append(f"{status.lag_seconds:.1f} s")
     if status.operations_per_second:
         parts.append(f"{status.operations_per_second:,.0f} operations/s")

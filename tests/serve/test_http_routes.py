@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.failures import note_trouble, set_aside
+from viewkeep.errors import Timeout
 from viewkeep.stores.lmdb import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import httpx
 
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from viewkeep.serve.server import Server
 
     CatchUp = Callable[[], Published]
+
+NO_PIPELINE = "no pipeline runs, so the views stay as they are; start one: viewkeep run"
 
 
 def error(answer: httpx.Response, status: int, kind: str) -> str:
@@ -30,6 +36,15 @@ def error(answer: httpx.Response, status: int, kind: str) -> str:
     assert found["error"]["kind"] == kind
     assert answer.headers["content-type"] == "application/json"
     return str(found["error"]["message"])
+
+
+@contextmanager
+def driven(db: Database) -> Iterator[None]:
+    """A driver holds the lease, and runs no epoch."""
+    epochs = Epochs(db.store)
+    lease = epochs.acquire()
+    yield
+    epochs.release(lease)
 
 
 # -- reads ------------------------------------------------------------------------------------
@@ -358,7 +373,9 @@ def test_views_that_are_not_loaded(site: Database, client: httpx.Client) -> None
     error(client.get("/v1/late/changes"), 503, "NotReady")
     ready = client.get("/ready")
     assert ready.status_code == 503
-    assert ready.json()["reasons"] == ["view late is waiting"]
+    assert ready.json()["reasons"] == ["view late is waiting", NO_PIPELINE]
+    with driven(site):
+        assert client.get("/ready").json()["reasons"] == ["view late is waiting"]
 
 
 def test_paths_that_lead_nowhere(client: httpx.Client) -> None:
@@ -389,13 +406,48 @@ def test_description(client: httpx.Client) -> None:
 def test_health_and_readiness(site: Database, client: httpx.Client) -> None:
     assert client.get("/health").json() == {"alive": True}
     assert client.get("/ready").json()["ready"] is True
-    site.put("votes", [{"id": 100, "story": 1}, {"id": 101, "story": 1}])
+    with driven(site):
+        site.put("votes", [{"id": 100, "story": 1}, {"id": 101, "story": 1}])
+        assert client.get("/ready").json()["ready"] is True
+        late = client.get("/ready?lag_operations=1")
+        assert late.status_code == 503
+        assert late.json()["reasons"] == ["the views lack 2 operations"]
+        assert client.get("/ready?lag_operations=2").status_code == 200
+        assert "s behind" in client.get("/ready?lag_seconds=0").json()["reasons"][0]
+
+
+def test_views_that_lack_writes_are_not_ready_without_a_pipeline(
+    site: Database, client: httpx.Client, catch_up: CatchUp
+) -> None:
+    site.put("votes", {"id": 100, "story": 1})
+    ready = client.get("/ready")
+    assert ready.status_code == 503
+    assert ready.json()["reasons"] == [NO_PIPELINE]
+    catch_up()
     assert client.get("/ready").json()["ready"] is True
-    late = client.get("/ready?lag_operations=1")
-    assert late.status_code == 503
-    assert late.json()["reasons"] == ["the views lack 2 operations"]
-    assert client.get("/ready?lag_operations=2").status_code == 200
-    assert "s behind" in client.get("/ready?lag_seconds=0").json()["reasons"][0]
+
+
+def test_lag_is_the_age_of_the_oldest_write_that_is_not_covered(
+    site: Database, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the time that the database was idle before it; and it grows while nothing runs."""
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    now += 100 * 10**9
+    site.put("votes", {"id": 100, "story": 1})
+    now += 5 * 10**9
+    site.put("votes", {"id": 101, "story": 1})
+    for seconds in (5.0, 25.0):
+        assert client.get("/v1/status").json()["lag_seconds"] == seconds
+        assert client.get("/ready").json()["lag_seconds"] == seconds
+        assert f"\nviewkeep_lag_seconds {seconds}\n" in client.get("/metrics").text
+        now += 20 * 10**9
+    with driven(site):
+        late = client.get("/ready?lag_seconds=44.9").json()
+        assert late["reasons"] == ["the views are 45.0 s behind"]
+        assert client.get("/ready?lag_seconds=45").status_code == 200
+    with pytest.raises(Timeout, match=r"2 of your operations behind \(45\.0 s\)"):
+        site.wait(0)
 
 
 def test_a_view_that_failed_is_told_of_and_stops_no_other(
@@ -432,5 +484,5 @@ def test_without_any_epoch(db: Database, serve: Callable[..., Server]) -> None:
     with http.Client(base_url=serve(db).http_url) as client:
         assert client.get("/v1/t/row?key=1").json() == {"row": {"id": 1}}
         assert client.get("/ready?lag_seconds=1").json()["reasons"] == ["no epoch is published yet"]
-        assert client.get("/v1/status").json()["lag_seconds"] is None
+        assert 0 < client.get("/v1/status").json()["lag_seconds"] < 60
         assert client.get("/metrics").status_code == 200

@@ -514,6 +514,25 @@ class LogSuite:
         assert sum(store.log.head().offsets) == sum(end.offsets) + 1
         assert store.log.head().moment > end.moment
 
+    def test_the_oldest_write_after_a_cut(self, store: Store) -> None:
+        cuts, moments = [origin(store)], []
+        assert store.log.first_after(cuts[0]) is None
+        for number in range(12):
+            store.tables.write([put(range(number, number + 1 + number % 3))])
+            cuts.append(store.log.head())
+            moments.append(cuts[-1].moment)
+        for cut, moment in zip(cuts, moments, strict=False):
+            assert store.log.first_after(cut) == moment
+        assert store.log.first_after(cuts[-1]) is None
+        store.log.truncate(cuts[6])
+        assert store.log.first_after(cuts[6]) == moments[6]
+        with pytest.raises(EpochGone):
+            store.log.first_after(cuts[0])
+        store.log.truncate(cuts[-1])
+        assert store.log.first_after(cuts[-1]) is None
+        store.tables.write([put([1])])
+        assert store.log.first_after(cuts[-1]) == store.log.head().moment
+
     def test_bounded_cut_splits_no_write(self, store: Store) -> None:
         cuts = [origin(store)]
         source = random.Random(2)

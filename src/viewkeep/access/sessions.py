@@ -27,7 +27,8 @@ from viewkeep.catalog import Catalog
 from viewkeep.engine import budget
 from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Published
-from viewkeep.errors import InvalidToken, Locked, NotReady, Timeout
+from viewkeep.engine.lag import lag_seconds
+from viewkeep.errors import InvalidToken, NotReady, Timeout
 from viewkeep.sql.statements.bulk_insert import PlainRows
 from viewkeep.stores.contract import TableWrite
 
@@ -271,19 +272,12 @@ class Session:
             )
         age = "no epoch is published yet"
         if published.epoch:
-            age = self._age(published)
+            age = f"{lag_seconds(self._reader.epochs, published):.1f} s behind"
         operations = "operation" if own == 1 else "operations"
         return Timeout(
             f"after {seconds:g} s {what} lacks {own:,} {operations} of this session ({age}); "
             f"is the pipeline running? {start}"
         )
-
-    def _age(self, published: Published) -> str:
-        try:
-            head = self._reader.store.log.head()
-        except Locked:  # others write, and the caller does not wait
-            return f"of epoch {published.epoch}"
-        return f"{max(0.0, (head.moment - published.cut.moment) / 1e9):.1f} s behind the last write"
 
     def __enter__(self) -> Session:
         return self

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from viewkeep.engine.epochs import Published
 from viewkeep.engine.failures import trouble_of
+from viewkeep.engine.lag import lag_seconds
 from viewkeep.engine.lease import holder
 from viewkeep.serve.limits import Stopping
 from viewkeep.stores.contract import Cut, Sizes
@@ -103,6 +104,7 @@ class Figures:
     driven: bool
     failed: int  # views
     failures: int  # since the epoch was published
+    lag_seconds: float
 
     @classmethod
     def of(cls, db: Database) -> Figures:
@@ -111,7 +113,8 @@ class Figures:
         driven, failed = holder(store) is not None, len(db.catalog.current().failed)
         trouble = trouble_of(store)
         failures = 0 if trouble is None else trouble.count
-        return cls(published, store.log.head(), store.sizes(), driven, failed, failures)
+        head, late = store.log.head(), lag_seconds(db.epochs, published)
+        return cls(published, head, store.sizes(), driven, failed, failures, late)
 
 
 class _Standing(Collector):
@@ -126,7 +129,6 @@ class _Standing(Collector):
             return
         published, head, sizes = found.published, found.head, found.sizes
         lag = [max(0, e - p) for e, p in zip(head.offsets, published.cut.offsets, strict=True)]
-        seconds = max(0, head.moment - published.cut.moment) / 1e9 if sum(lag) else 0.0
         yield _gauge("published_epoch", "The newest epoch that is published.", published.epoch)
         yield _gauge(
             "published_timestamp_seconds", "When it was published, since 1970.", published.at / 1e9
@@ -143,7 +145,9 @@ class _Standing(Collector):
             behind.add_metric([str(node)], operations)
         yield behind
         yield _gauge(
-            "lag_seconds", "How far the published cut lies behind the last write.", seconds
+            "lag_seconds",
+            "The age of the oldest write that no published epoch covers.",
+            found.lag_seconds if sum(lag) else 0.0,
         )
         yield _gauge("failed_views", "Views that were set aside because they failed.", found.failed)
         yield _gauge("failures", "Failures since the last epoch was published.", found.failures)

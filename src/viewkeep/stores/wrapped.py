@@ -67,6 +67,9 @@ class WrappedLog(Log):
         act = self.inner.bounded_cut
         return cast(Cut, self._store.call("log.bounded_cut", act, start, stop, operations, size))
 
+    def first_after(self, cut: Cut) -> int | None:
+        return cast(int | None, self._store.call("log.first_after", self.inner.first_after, cut))
+
     def read(
         self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
     ) -> Iterator[LogBatch]:

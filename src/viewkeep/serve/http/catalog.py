@@ -45,7 +45,9 @@ class Standing(BaseModel):
     url: str
     epoch: int
     lag: int = Field(description="Operations that no published epoch covers yet.")
-    lag_seconds: float | None
+    lag_seconds: float = Field(
+        description="The age of the oldest write that no published epoch covers."
+    )
     operations_per_second: float | None
     nodes: list[dict[str, Any]]
     views: list[dict[str, Any]]

@@ -1,8 +1,9 @@
 """For who watches the server: is it alive, is it ready, and its metrics.
 
 Law: `/health` says that the server answers; `/ready` that the store can be read, that all views but
-those that failed are loaded, and that they are not further behind than the asker accepts. They and
-`/metrics` answer within a bound, whatever reads and writes do (`lookout`).
+those that failed are loaded, that a pipeline runs if they lack writes, and that they are no further
+behind than the asker accepts. They and `/metrics` answer within a bound, whatever reads and writes
+do (`lookout`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Ready(BaseModel):
     ready: bool
     epoch: int = Field(description="The published one.")
     lag: int = Field(description="Operations that it does not cover.")
-    lag_seconds: float | None
+    lag_seconds: float | None = Field(
+        description="The age of the oldest write that it does not cover; null if not known."
+    )
     reasons: list[str] = Field(description="Why it is not ready.")
     warnings: list[str] = Field(
         description="What needs attention though readers may be sent here: views that failed, a "
@@ -116,11 +119,13 @@ def _warnings(status: Status, why: bool) -> list[str]:
 def _reasons(status: Status, seconds: float | None, operations: int | None) -> list[str]:
     missing = [view for view in status.views if view.state not in ("ready", "failed")]
     found = [f"view {view.name} is {view.state}" for view in missing]
+    if status.driver is None and (missing or (status.views and status.lag)):
+        found.append("no pipeline runs, so the views stay as they are; start one: viewkeep run")
     if operations is not None and status.lag > operations:
         plural = "" if status.lag == 1 else "s"
         found.append(f"the views lack {status.lag:,} operation{plural}")
     if seconds is not None and status.lag:
-        if status.lag_seconds is None:
+        if not status.epoch:
             found.append("no epoch is published yet")
         elif status.lag_seconds > seconds:
             found.append(f"the views are {status.lag_seconds:.1f} s behind")

@@ -60,7 +60,7 @@ export class Pulse {
       ...dashed(`written ${rate(now.written_per_second)}/s`),
     );
     freshness.say(
-      now.epoch ? lasting(this.worst(now)) : ["–", ""],
+      lasting(this.worst(now)),
       now.epoch ? `at worst in ${RECENT} s · last epoch took ${duration(now.epoch_seconds)}` : "no epoch yet",
     );
     lag.say(

@@ -55,6 +55,13 @@ class Log(ABC):
         """
 
     @abstractmethod
+    def first_after(self, cut: Cut) -> int | None:
+        """The moment of the oldest write that the cut lacks; None if it covers all.
+
+        Raises EpochGone if log records after the cut were truncated. It waits for no writer.
+        """
+
+    @abstractmethod
     def read(
         self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
     ) -> Iterator[LogBatch]:

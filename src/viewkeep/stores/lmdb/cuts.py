@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from viewkeep.errors import EpochGone
 from viewkeep.stores.contract import Cut
 from viewkeep.stores.lmdb import log, redo
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
@@ -38,6 +39,19 @@ def _whole_head(nodes: Sequence[Environment]) -> Cut | None:
         max(position.moment for position in positions),
         tuple(position.offset for position in positions),
     )
+
+
+def first_after(nodes: Sequence[Environment], cut: Cut) -> int | None:
+    """The moment of the oldest write after a cut, or None."""
+    found = []
+    for node, offset in zip(nodes, cut.offsets, strict=True):
+        with node.reading() as txn:
+            if offset < (begins := log.floor(node, txn).offset):
+                raise EpochGone(f"the log is kept from operation {begins}; {offset} was asked for")
+            moment = log.first_moment(node, txn, offset)
+        if moment is not None:
+            found.append(moment)
+    return min(found, default=None)
 
 
 def bounded_cut(

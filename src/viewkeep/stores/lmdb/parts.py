@@ -60,6 +60,9 @@ class LmdbLog(Log):
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
         return cuts.bounded_cut(self._opened.database.nodes, start, stop, operations, size)
 
+    def first_after(self, cut: Cut) -> int | None:
+        return cuts.first_after(self._opened.database.nodes, cut)
+
     def read(
         self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
     ) -> Iterator[LogBatch]:
