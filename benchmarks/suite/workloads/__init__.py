@@ -6,6 +6,7 @@ from suite.contract import Workload
 from suite.workloads.freshness import Freshness
 from suite.workloads.growth import Growth
 from suite.workloads.scripts import Reads, Wire
+from suite.workloads.site import Site
 from suite.workloads.skew import Skew
 from suite.workloads.soak import Soak
 from suite.workloads.start import Start
@@ -18,6 +19,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Vms(),
     Tpch(),
     Growth(),
+    Site(),
     Skew(),
     Freshness(),
     Start(),
