@@ -172,3 +172,37 @@ def test_import_is_light(module: str, heavy: tuple[str, ...]) -> None:
     code = f"import sys, {module}; print(sorted({set(heavy)!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("command", "unused"),
+    [
+        (["get", "t", "1"], ("numpy", "polars", "pyarrow", "sqlglot")),
+        (["status"], ("numpy", "polars", "pyarrow", "sqlglot")),
+        (["sql", "SELECT * FROM t WHERE id = 1"], ("polars", "pyarrow")),
+    ],
+    ids=lambda value: value[0],
+)
+def test_quick_commands_load_little(
+    command: list[str], unused: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Reading one row must not wait for libraries that it does not need."""
+    import subprocess
+    import sys
+
+    url = str(tmp_path / "a.vk")
+    with viewkeep.open(url, durability="relaxed") as db:
+        db.sql(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, n DECIMAL(10,2)); INSERT INTO t VALUES (1,2)"
+        )
+    # Of a deferred module that has not run, the parts are not there.
+    parts = {"numpy": "numpy.version", "polars": "polars.api", "pyarrow": "pyarrow.lib"}
+    wanted = [parts.get(name, name) for name in (*unused, "duckdb", "pyspark", "fastapi", "pandas")]
+    code = (
+        "import sys; from viewkeep.cli import app; "
+        f"app({[command[0], url, *command[1:]]!r}, standalone_mode=False); "
+        f"print(sorted(set({wanted!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert done.stdout

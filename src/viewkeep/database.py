@@ -12,21 +12,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from viewkeep.access.backup import BackedUp, Backup, BackupFolder, OnRows, back_up
-from viewkeep.access.export import export
-from viewkeep.access.feeds.feed import Feed, Feeds
-from viewkeep.access.load import BATCH_ROWS, Loaded, load
-from viewkeep.access.reads import At, DatabaseReader, Snapshot
-from viewkeep.access.restore import restore_into
+from viewkeep.access.reads import WAIT_SECONDS, At, DatabaseReader, Snapshot
 from viewkeep.access.results import Result
-from viewkeep.access.sessions import WAIT_SECONDS, Session
-from viewkeep.access.statements.cache import StatementCache
-from viewkeep.access.statements.execute import StatementRunner
-from viewkeep.access.statements.prepared import Prepared
-from viewkeep.access.writes import BaseTable, Key
+from viewkeep.access.writes import LOAD_ROWS, BaseTable, Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Epochs, Published
@@ -48,9 +40,17 @@ from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import ABSENT, Store, TableWrite
 from viewkeep.types import Schema
 
+# Imported where they are used, so that reading one row loads neither SQL nor what backups need.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from viewkeep.access.backup import BackedUp, Backup, BackupFolder, OnRows
+    from viewkeep.access.feeds.feed import Feed, Feeds
+    from viewkeep.access.load import Loaded
+    from viewkeep.access.sessions import Session
+    from viewkeep.access.statements.cache import StatementCache
+    from viewkeep.access.statements.execute import StatementRunner
+    from viewkeep.access.statements.prepared import Prepared
     from viewkeep.spark.pipeline import Pipeline
     from viewkeep.spark.verify import Verdict
 
@@ -133,6 +133,8 @@ def restore(
     unless told otherwise. Nothing is left at `url` if this fails. `on_rows` is called with a
     table's name and a count of rows that were restored.
     """
+    from viewkeep.access.backup import BackupFolder
+
     backups = BackupFolder(folder)
     saved = backups.read(backup)
     if nodes is None:
@@ -171,11 +173,26 @@ class Database:
         self._changed = driver.after_change if driver else lambda: None
         self.catalog, self.epochs = Catalog(store, self._changed), Epochs(store)
         self._reader = DatabaseReader(store, self.epochs, url)
-        self._feeds = Feeds(self._reader)
-        self._statements = StatementCache()
-        self._executor = StatementRunner(self.catalog, self._reader, self._write, self._statements)
         self._written: dict[int, int] = {}  # node -> log end after this object's last write
         self._lock = threading.Lock()
+
+    @cached_property
+    def _feeds(self) -> Feeds:
+        from viewkeep.access.feeds.feed import Feeds
+
+        return Feeds(self._reader)
+
+    @cached_property
+    def _statements(self) -> StatementCache:
+        from viewkeep.access.statements.cache import StatementCache
+
+        return StatementCache()
+
+    @cached_property
+    def _executor(self) -> StatementRunner:
+        from viewkeep.access.statements.execute import StatementRunner
+
+        return StatementRunner(self.catalog, self._reader, self._write, self._statements)
 
     # -- SQL -----------------------------------------------------------------------------------
 
@@ -272,12 +289,14 @@ class Database:
         format: str | None = None,
         replace: bool = False,
         progress: bool = True,
-        batch_rows: int = BATCH_ROWS,
+        batch_rows: int = LOAD_ROWS,
     ) -> Loaded:
         """Load a Parquet, CSV or Arrow file, an Arrow table, or a frame, batch by batch.
 
         With `replace`, rows whose key exists are replaced; otherwise they are refused.
         """
+        from viewkeep.access.load import load
+
         return load(
             self._table(table),
             source,
@@ -352,6 +371,8 @@ class Database:
         `token` continues another session, of this process or of any. A read waits at most `timeout`
         seconds for the pipeline, then raises Timeout.
         """
+        from viewkeep.access.sessions import Session
+
         return Session(
             self._reader, self.catalog, self._log, timeout, token, statements=self._statements
         )
@@ -479,6 +500,8 @@ class Database:
         Writes and the pipeline go on meanwhile. A folder holds many backups; a later one writes
         only what has changed since. `viewkeep.restore` makes a database from one.
         """
+        from viewkeep.access.backup import BackupFolder, back_up
+
         return back_up(self._reader, BackupFolder(folder), on_rows)
 
     def export(
@@ -491,9 +514,13 @@ class Database:
         on_rows: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Write the rows of a table or view to a Parquet, CSV, Arrow or SQL file; their number."""
+        from viewkeep.access.export import export
+
         return export(self._reader, name, path, format=format, at=at, on_rows=on_rows)
 
     def _restore(self, folder: BackupFolder, backup: Backup, on_rows: OnRows) -> None:
+        from viewkeep.access.restore import restore_into
+
         restore_into(self._reader, self.sql, self._write, folder, backup, on_rows)
 
     # -- the rest ------------------------------------------------------------------------------

@@ -8,10 +8,13 @@ Names that start with `#` are never a user's columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WEIGHT = "#weight"
 KEY = "#key"  # encoded key bytes, where a frame carries them

@@ -165,18 +165,16 @@ def _rate(published: Published) -> float | None:
 
 def line(status: Status) -> str:
     """A status as one line."""
-    missing = [view for view in status.views if view.state not in ("ready", "failed")]
-    loading = [f"{view.name} {view.progress}".strip() for view in missing]
-    failed = [view.name for view in status.views if view.state == "failed"]
     parts = [f"epoch {status.epoch}", f"{status.lag:,} operations behind"]
     if status.lag:
         parts.append(f"{status.lag_seconds:.1f} s")
     if status.operations_per_second:
         parts.append(f"{status.operations_per_second:,.0f} operations/s")
-    if loading:
-        parts.append("loading " + ", ".join(loading))
-    if failed:
-        parts.append("failed " + ", ".join(failed))
+    for state in ("waiting", "loading", "failed"):
+        views = [view for view in status.views if view.state == state]
+        if views:
+            names = [f"{view.name} {view.progress}".strip() for view in views]
+            parts.append(f"{state} {', '.join(names)}")
     if status.trouble:
         parts.append(status.trouble)
     return " · ".join(parts)

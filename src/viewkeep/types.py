@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import polars as pl
 import pyarrow as pa
@@ -62,7 +63,7 @@ class DataType:
     def polars(self) -> pl.DataType:
         if self.is_array:
             return pl.List(self.element.polars)
-        return pl.Decimal(self.precision, self.scale) if self.is_decimal else _POLARS[self.name]
+        return pl.Decimal(self.precision, self.scale) if self.is_decimal else _polars()[self.name]
 
     @property
     def arrow(self) -> pa.DataType:
@@ -70,7 +71,7 @@ class DataType:
             return pa.large_list(self.element.arrow)
         if self.is_decimal:
             return pa.decimal128(self.precision, self.scale)
-        return _ARROW[self.name]
+        return _arrow()[self.name]
 
     @staticmethod
     def parse(text: str) -> DataType:
@@ -80,7 +81,7 @@ class DataType:
             return decimal(int(match[1]), int(match[2]))
         if text.startswith(_ARRAY) and text.endswith(">"):
             return array(DataType.parse(text[len(_ARRAY) : -1]))
-        if text not in _POLARS:
+        if text not in _NAMES:
             raise ValueError(f"no such type: {text}")
         return DataType(text)
 
@@ -94,26 +95,36 @@ BINARY = DataType("BINARY")
 DATE = DataType("DATE")
 TIMESTAMP = DataType("TIMESTAMP")
 
-_POLARS: dict[str, pl.DataType] = {
-    "BOOLEAN": pl.Boolean(),
-    "INT": pl.Int32(),
-    "BIGINT": pl.Int64(),
-    "DOUBLE": pl.Float64(),
-    "STRING": pl.String(),
-    "BINARY": pl.Binary(),
-    "DATE": pl.Date(),
-    "TIMESTAMP": pl.Datetime("us"),
-}
-_ARROW: dict[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.large_string(),
-    "BINARY": pa.large_binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"),
-}
+_NAMES = {type.name for type in (BOOLEAN, INT, BIGINT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP)}
+
+
+@cache
+def _polars() -> dict[str, pl.DataType]:
+    """What polars calls the types; made at first use, as reading a row by its key needs none."""
+    return {
+        "BOOLEAN": pl.Boolean(),
+        "INT": pl.Int32(),
+        "BIGINT": pl.Int64(),
+        "DOUBLE": pl.Float64(),
+        "STRING": pl.String(),
+        "BINARY": pl.Binary(),
+        "DATE": pl.Date(),
+        "TIMESTAMP": pl.Datetime("us"),
+    }
+
+
+@cache
+def _arrow() -> dict[str, pa.DataType]:
+    return {
+        "BOOLEAN": pa.bool_(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+        "DOUBLE": pa.float64(),
+        "STRING": pa.large_string(),
+        "BINARY": pa.large_binary(),
+        "DATE": pa.date32(),
+        "TIMESTAMP": pa.timestamp("us"),
+    }
 
 
 def decimal(precision: int, scale: int) -> DataType:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -38,7 +38,7 @@ EXPORTS = {
 }
 _INSERT_ROWS = 500  # rows of an INSERT statement
 
-Write = Callable[[pl.DataFrame], None]
+Write: TypeAlias = "Callable[[pl.DataFrame], None]"
 
 
 def export(

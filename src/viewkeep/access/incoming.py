@@ -15,7 +15,9 @@ import polars as pl
 import pyarrow as pa
 
 from viewkeep.errors import InvalidRow
-from viewkeep.types import Column, DataType, Schema
+from viewkeep.types import BIGINT, STRING, Column, DataType, Schema
+
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # which BIGINT surely holds
 
 TOO_FINE = re.compile(r"[.,]\d{6}\d*[1-9]")  # a time of more than microseconds
 TRUE_WORDS, FALSE_WORDS = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
@@ -74,6 +76,10 @@ def check_columns(schema: Schema, names: Sequence[str], table: str) -> None:
 
 def parse_value(value: str, type: DataType, what: str) -> Any:
     """The value that a text stands for: a key on the command line, a field of a CSV file."""
+    if type == STRING:
+        return value
+    if type == BIGINT and _PLAIN_NUMBER.fullmatch(value):
+        return int(value)
     converted, bad = _cast(pl.Series([value]), type, text=True)
     if bad is not None and bad.any():
         raise InvalidRow(f"{what}: {value!r} is not a {type}")

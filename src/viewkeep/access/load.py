@@ -16,11 +16,10 @@ import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from viewkeep.access.incoming import as_polars, conform, is_frame
-from viewkeep.access.writes import BaseTable
+from viewkeep.access.writes import LOAD_ROWS, BaseTable
 from viewkeep.errors import DuplicateKey, InvalidRow
 from viewkeep.stores.contract import TableWrite
 
-BATCH_ROWS = 20_000
 FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -56,7 +55,7 @@ def load(
     format: str | None = None,
     replace: bool = False,
     progress: bool = True,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int = LOAD_ROWS,
 ) -> Loaded:
     """Write the rows of a file or Arrow table; with `replace`, rows of existing keys are replaced.
 

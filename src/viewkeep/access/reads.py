@@ -44,6 +44,7 @@ At: TypeAlias = Literal["stable", "latest"] | int
 T = TypeVar("T")
 
 PIN_SECONDS = 60.0
+WAIT_SECONDS = 30.0  # that a session waits for the pipeline
 UNPINNED_TRIES = 3
 
 

@@ -5,7 +5,7 @@ A result is a value: it holds its rows in memory and stays what it is whatever i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -13,6 +13,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from viewkeep.types import DataType
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +44,7 @@ class Result:
         self._made: pl.DataFrame | None = pl.DataFrame() if frame is None else frame
         self._rows: Sequence[tuple[Any, ...]] = ()
         self._names: list[str] = []
-        self._types: list[pl.DataType] = []
+        self._types: list[DataType] = []
         self.message, self.affected, self.epoch = message, affected, epoch
         self.how, self.next = how, next
 
@@ -52,8 +54,8 @@ class Result:
             cells = list(zip(*self._rows, strict=True)) or [()] * len(self._names)
             self._made = pl.DataFrame(
                 [
-                    pl.Series(name, list(values), dtype)
-                    for name, values, dtype in zip(self._names, cells, self._types, strict=True)
+                    pl.Series(name, list(values), type.polars)
+                    for name, values, type in zip(self._names, cells, self._types, strict=True)
                 ]
             )
         return self._made
@@ -66,7 +68,9 @@ class Result:
     @property
     def types(self) -> list[pl.DataType]:
         """The polars types of the columns, in order."""
-        return list(self._types) if self._made is None else self._made.dtypes
+        if self._made is None:
+            return [type.polars for type in self._types]
+        return self._made.dtypes
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts of Python values."""
@@ -114,9 +118,15 @@ class Result:
     def __len__(self) -> int:
         return len(self._rows) if self._made is None else self._made.height
 
-    def table(self) -> Table:
-        """The first rows as a table for the terminal."""
-        return table_of(self._frame.head(SHOWN_ROWS), more=len(self) - SHOWN_ROWS)
+    def table(self, most: int | None = SHOWN_ROWS) -> Table:
+        """The first rows as a table for the terminal; all of them where `most` is None."""
+        if self._made is None:
+            columns = [
+                (name, type.is_numeric) for name, type in zip(self._names, self._types, strict=True)
+            ]
+            return _table(columns, self._rows[:most])
+        frame = self._made if most is None else self._made.head(most)
+        return table_of(frame, more=len(self) - len(frame))
 
     def __repr__(self) -> str:
         if not self.columns:
@@ -129,7 +139,7 @@ class Result:
 
 def few_rows(
     names: list[str],
-    types: list[pl.DataType],
+    types: list[DataType],
     rows: Sequence[tuple[Any, ...]],
     *,
     epoch: int | None,
@@ -144,11 +154,23 @@ def few_rows(
 
 def table_of(frame: pl.DataFrame, *, title: str | None = None, more: int = 0) -> Table:
     """A terminal table of a frame; numbers to the right, NULL shown as such."""
+    columns = [(name, dtype.is_numeric()) for name, dtype in frame.schema.items()]
+    return _table(columns, frame.iter_rows(), title=title, more=more)
+
+
+def _table(
+    columns: Sequence[tuple[str, bool]],
+    rows: Iterable[tuple[Any, ...]],
+    *,
+    title: str | None = None,
+    more: int = 0,
+) -> Table:
+    """Of columns given by name and whether they are numbers."""
     caption = f"... and {more:,} more" if more > 0 else None
     table = Table(title=title, caption=caption, header_style="bold", caption_justify="left")
-    for name, dtype in frame.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left")
-    for row in frame.iter_rows():
+    for name, numbers in columns:
+        table.add_column(name, justify="right" if numbers else "left")
+    for row in rows:
         table.add_row(*[escape(shown(value)) for value in row])
     return table
 

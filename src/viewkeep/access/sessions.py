@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
-from viewkeep.access.reads import At, DatabaseReader, ReadPoint
+from viewkeep.access.reads import WAIT_SECONDS, At, DatabaseReader, ReadPoint
 from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.results import Result
 from viewkeep.access.statements.cache import StatementCache
@@ -32,7 +32,6 @@ from viewkeep.errors import InvalidToken, NotReady, Timeout
 from viewkeep.sql.statements.bulk_insert import PlainRows
 from viewkeep.stores.contract import TableWrite
 
-WAIT_SECONDS = 30.0
 _KIND, _WHAT = "s2", "session"
 _QUERY = "what the query reads"
 

@@ -23,6 +23,7 @@ from viewkeep.errors import Corrupt, DuplicateKey, InvalidRow
 from viewkeep.plan.nodes import Source
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 
+LOAD_ROWS = 20_000  # that a load writes at once
 Key: TypeAlias = object  # a scalar, a tuple or a dict
 _SCALARS = {int, str, bytes, bool, float, Decimal, dt.date, dt.datetime, type(None)}
 

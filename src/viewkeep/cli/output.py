@@ -24,9 +24,7 @@ def print_result(result: Result, as_json: bool) -> None:
         else:
             print_json({"message": result.message, "affected": result.affected})
     elif result.columns:
-        from viewkeep.access.results import table_of
-
-        console.print(table_of(result.polars()))
+        console.print(result.table(most=None))
         console.print(f"[dim]{len(result):,} {'row' if len(result) == 1 else 'rows'}[/dim]")
     else:
         console.print(result.message, markup=False, highlight=False)

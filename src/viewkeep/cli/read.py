@@ -11,6 +11,7 @@ from rich.live import Live
 
 import viewkeep
 from viewkeep.cli.app import At, Json, Url, UrlCommand, app, point_of
+from viewkeep.cli.defer import defer
 from viewkeep.cli.output import console, print_json, print_result
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def get(
 
     Example: viewkeep get news.vk story_scores 42
     """
+    defer()
     with viewkeep.open(url, create=False) as db:
         row = db.get(name, _key(db, name, key or []), at=point_of(at))
     if row is None:
@@ -46,12 +48,15 @@ def get(
     if as_json:
         print_json(row)
     else:
-        import polars as pl
+        from rich.markup import escape
+        from rich.table import Table
 
-        from viewkeep.access.results import shown, table_of
+        from viewkeep.access.results import shown
 
-        columns = {"column": list(row), "value": [shown(value) for value in row.values()]}
-        console.print(table_of(pl.DataFrame(columns)))
+        table = Table("column", "value", header_style="bold")
+        for column, value in row.items():
+            table.add_row(escape(column), escape(shown(value)))
+        console.print(table)
 
 
 @app.command(cls=UrlCommand)
@@ -130,6 +135,7 @@ def status(
 
     Example: viewkeep status news.vk --watch
     """
+    defer()
     with viewkeep.open(url, create=False) as db:
         if as_json:
             print_json(asdict(db.status()))

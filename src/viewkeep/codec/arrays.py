@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from viewkeep.codec.packed import gather_ranges, scatter_ranges, starts_of
 from viewkeep.codec.physical import (
@@ -28,6 +27,9 @@ from viewkeep.codec.physical import (
     variable_values,
 )
 from viewkeep.types import DataType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _FORMATS = {"BOOLEAN": "B", "INT": "i", "DATE": "i", "BIGINT": "q", "TIMESTAMP": "q", "DOUBLE": "d"}
 

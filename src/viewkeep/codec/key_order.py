@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import islice
 from operator import lt
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.codec.packed import Packed, list_rows
 from viewkeep.codec.physical import FEW, binary_series, packed_series
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _NARROW = 64  # differing bytes up to which a table for each is faster than a call for each key
 _WORD = 8  # bytes that are compared at once

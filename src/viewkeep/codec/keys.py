@@ -27,11 +27,10 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.codec.packed import (
     Packed,
@@ -65,6 +64,9 @@ from viewkeep.codec.rowsource import bounded as bounded
 from viewkeep.codec.scalars import to_physical, to_python
 from viewkeep.errors import Corrupt, InvalidRow, Unsupported
 from viewkeep.types import DataType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KEPT = MAX_KEY - DIGEST
 GROUP_BYTES = 224  # of a group within a key: leaves room for what tells its rows apart

@@ -17,16 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viewkeep.codec.key_order import differing
 from viewkeep.codec.packed import Packed, gather_ranges, list_rows, slice_out, starts_of, windows
 from viewkeep.errors import Corrupt
 
-_U32 = np.dtype("<u4")
-Places = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_U32 = "<u4"
+Places: TypeAlias = "NDArray[np.int64]"
 
 
 def pack(rows: Packed, firsts: Places, width: int | None) -> list[bytes]:

@@ -5,14 +5,18 @@ Law: two columns with equal values have equal arrays, so equal rows become equal
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from viewkeep.codec.packed import ABSENT_LENGTH, Packed, starts_of
 from viewkeep.errors import InvalidRow
 from viewkeep.types import DataType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NUMPY: dict[str, str] = {
     "BOOLEAN": "u1",

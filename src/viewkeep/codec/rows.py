@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.codec.arrays import array_series, array_values
 from viewkeep.codec.packed import (
@@ -57,6 +56,9 @@ from viewkeep.codec.rowsource import (
 from viewkeep.codec.scalars import to_physical, to_python
 from viewkeep.errors import Corrupt, InvalidRow
 from viewkeep.types import Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _BULK = 8  # rows from which a column at a time is faster
 FEW = 40  # rows up to which one at a time is faster: a call of numpy or polars costs as much as 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -49,7 +49,7 @@ from viewkeep.plan.nodes import (
     nodes,
 )
 
-RowsOf = Callable[[Source], pl.DataFrame]
+RowsOf: TypeAlias = "Callable[[Source], pl.DataFrame]"
 
 MOST_JOINED = 20_000_000  # rows that a join may have
 _COPIES = 2  # of its input that an aggregate makes

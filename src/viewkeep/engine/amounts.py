@@ -8,12 +8,15 @@ are, but for a single row that is wider than that. Amounts are a function of the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.stores.contract import ROW_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TOGETHER = 10_000
 """The amount of an operator's changes that are handed on together, as one part."""

@@ -30,7 +30,7 @@ SHARD = "#shard"
 _COMBINE_AT = 100_000  # of one frame, as amounts
 _SEND_AT = 400_000  # of all frames
 
-Frames: TypeAlias = dict[str, pl.DataFrame]
+Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Item: TypeAlias = tuple[str, str, Body]  # target operator, name of the frame, the frame
 
 

@@ -9,15 +9,17 @@ Integers go in as few bytes as they need: weights are mostly 1 and -1.
 from __future__ import annotations
 
 import io
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.codec.key_order import differing
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series, packed_series
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _FEW = 500  # rows of a frame that Arrow alone writes sooner
 

@@ -32,7 +32,7 @@ _LATER_BYTES = 8 << 20  # of what is passed on to later levels
 _SAMPLED = 256  # one key of so many says where parts begin
 _AMOUNT = "#amount"
 
-_Column: TypeAlias = Callable[[pl.DataFrame], pl.Series]
+_Column: TypeAlias = "Callable[[pl.DataFrame], pl.Series]"
 
 
 class Batches:

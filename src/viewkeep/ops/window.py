@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import accumulate
 from math import inf, nan
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from viewkeep.expr import Expr, Lit
 from viewkeep.ops.evaluate import project
 from viewkeep.types import DataType
 
-Places: TypeAlias = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Places: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Bounds(Protocol):

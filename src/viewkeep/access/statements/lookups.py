@@ -75,7 +75,7 @@ class PointRead:
         self._at: At = "stable" if isinstance(relation, ViewRelation) else "latest"
         self.how = f"{self.name} {BY_KEY}"
         self._names = [name for name, _ in chosen]
-        self._types = [type.polars for _, type in self.columns]
+        self._types = [type for _, type in self.columns]
         self._limit = shape.limit
         self._keys = [(c.place, relation.schema[c.column].type) for c in keys if c.place]
         rest = [condition for condition in shape.conditions if condition not in keys]

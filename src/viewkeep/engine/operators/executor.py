@@ -26,7 +26,7 @@ from viewkeep.types import Column
 
 B = TypeVar("B")  # what has come for an operator, in the rows lane
 C = TypeVar("C")  # the same in the columns lane
-Batches: TypeAlias = Mapping[str, Iterable[pl.DataFrame]]  # changes by port
+Batches: TypeAlias = "Mapping[str, Iterable[pl.DataFrame]]"  # changes by port
 
 
 class Executor(ABC, Generic[B, C]):

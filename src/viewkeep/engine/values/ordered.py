@@ -12,11 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
 from viewkeep.codec.packed import Packed, listed, take
@@ -27,6 +26,9 @@ from viewkeep.engine.values.pages import GAIN, PAGE, advance_pages, is_edge, val
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
 from viewkeep.types import DOUBLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Entry = tuple[bytes, tuple[Any, ...]]  # the key of a value; its columns and TIMES
 

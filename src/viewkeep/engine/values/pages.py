@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import add
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.codec.key_order import rising
 from viewkeep.codec.keys import KEPT, MAX_KEY, bounded_all, key_series
@@ -29,6 +29,9 @@ from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, in_order
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import NONE, Floor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 GAIN = "#gain"  # how many more rows hold a value than before
 PAGE = "#page"  # a page's position among those that an epoch touches

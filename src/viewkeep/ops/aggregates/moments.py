@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan, sqrt
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
@@ -22,8 +21,11 @@ from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair
 from viewkeep.ops.aggregates.totals import Linear, Total, plus
 from viewkeep.types import BIGINT, DOUBLE, Column
 
-Doubles: TypeAlias = NDArray[np.float64]
-_Number = TypeVar("_Number", pl.Expr, Doubles, float)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Doubles: TypeAlias = "NDArray[np.float64]"
+_Number = TypeVar("_Number", "pl.Expr", "Doubles", float)
 
 MOMENTS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr")
 HUGE = 2.0**400  # products of larger numbers, summed and squared, could leave the range

@@ -6,10 +6,10 @@ Law: integers wrap around, decimals are exact or NULL, and a division by zero is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from viewkeep.ops.functions import decimals
 from viewkeep.ops.functions.coercion import VOID, adjusted, decimal_of
@@ -26,6 +26,9 @@ from viewkeep.ops.functions.rowform import (
 from viewkeep.ops.functions.rowwise import aligned, batches
 from viewkeep.ops.functions.signatures import mismatch, numeric
 from viewkeep.types import BIGINT, DOUBLE, STRING, DataType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def sum_type(a: DataType, b: DataType) -> DataType:

@@ -39,7 +39,7 @@ class Site:
 
 
 Resolve: TypeAlias = Callable[[Sequence[DataType], Constants], Signature]
-Build: TypeAlias = Callable[[Site], pl.Expr]
+Build: TypeAlias = "Callable[[Site], pl.Expr]"
 
 
 @dataclass(frozen=True)

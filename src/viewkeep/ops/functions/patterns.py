@@ -63,11 +63,11 @@ def _short(text: pl.Expr, pattern: Regex) -> pl.Expr:
     return pl.when(text.str.len_bytes() <= LONGEST).then(text)
 
 
-def _unless_null(result: pl.DataType, build: Callable[[Site, Regex], pl.Expr]) -> Build:
+def _unless_null(result: DataType, build: Callable[[Site, Regex], pl.Expr]) -> Build:
     def built(site: Site) -> pl.Expr:
         pattern = site.constants[1]
         if not isinstance(pattern, str):
-            return pl.lit(None, dtype=result)
+            return pl.lit(None, dtype=result.polars)
         return build(site, regex(pattern))
 
     return built
@@ -233,7 +233,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "rlike",
         _constant_pattern("rlike", fixed("rlike", STRING, STRING, result=BOOLEAN)),
-        _unless_null(pl.Boolean(), _rlike),
+        _unless_null(BOOLEAN, _rlike),
         "Whether a regular expression is found in the text.",
         "'abc' RLIKE '^a.c$'",
         ("regexp", "regexp_like"),
@@ -245,7 +245,7 @@ FUNCTIONS: tuple[Function, ...] = (
             fixed("regexp_replace", STRING, STRING, STRING, result=STRING),
             _check_replacement,
         ),
-        _unless_null(pl.String(), _replace),
+        _unless_null(STRING, _replace),
         "With every match of a regular expression replaced; $1 stands for its first group; NULL if "
         "that makes it longer, and more than 1 MiB.",
         "regexp_replace('a1b22', '([0-9]+)', '<$1>')",
@@ -257,7 +257,7 @@ FUNCTIONS: tuple[Function, ...] = (
             fixed("regexp_extract", STRING, STRING, INT, result=STRING, optional=1),
             _check_group,
         ),
-        _unless_null(pl.String(), _extract),
+        _unless_null(STRING, _extract),
         "A group (1 unless given, 0 for all) of the first match, '' if there is none.",
         "regexp_extract('a12', '([a-z])([0-9]+)', 2)",
     ),
@@ -266,7 +266,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _constant_pattern(
             "regexp_count", fixed("regexp_count", STRING, STRING, result=INT), _check_count
         ),
-        _unless_null(pl.Int32(), _count),
+        _unless_null(INT, _count),
         "How many matches of a regular expression there are.",
         "regexp_count('a1b2', '[0-9]')",
     ),

@@ -10,15 +10,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viewkeep.errors import Corrupt, EpochGone
 from viewkeep.stores.contract import LogBatch
 from viewkeep.stores.lmdb import segments, sums
 from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 BATCH_OPERATIONS = 65_536
 BATCH_BYTES = 32 << 20

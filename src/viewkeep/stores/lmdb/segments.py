@@ -21,14 +21,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viewkeep.codec.packed import Packed, windows
 from viewkeep.errors import Corrupt
 from viewkeep.stores.contract import LogBatch
 from viewkeep.stores.lmdb import sums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 HEADER = struct.Struct("<IBIQQ")
 MAX_OPERATIONS = 4096
@@ -37,9 +40,13 @@ HEAD = HEADER.size + sums.SIZE
 _FIXED = 13  # kind and three lengths, per operation
 _OFFSET = struct.Struct(">Q")
 _ONE = struct.Struct("<BIii")
-_DTYPE = np.dtype(
-    [("table", "<u4"), ("flags", "u1"), ("count", "<u4"), ("moment", "<u8"), ("log_bytes", "<u8")]
-)
+_FIELDS = [
+    ("table", "<u4"),
+    ("flags", "u1"),
+    ("count", "<u4"),
+    ("moment", "<u8"),
+    ("log_bytes", "<u8"),
+]
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,7 @@ def parse(keys: Sequence[bytes], values: Sequence[bytes]) -> tuple[NDArray[np.in
     starts = np.cumsum(sizes) - sizes
     if int(sizes.min()) < HEAD + sums.SIZE:
         raise Corrupt("a log segment is cut short")
-    headers = windows(buffer, HEADER.size)[starts].view(_DTYPE)
+    headers = windows(buffer, HEADER.size)[starts].view(np.dtype(_FIELDS))
     counts = headers["count"].astype(np.int64)
     fixed = HEAD + counts * _FIXED + sums.SIZE
     if bool(headers["flags"].any()) or bool((fixed > sizes).any()):

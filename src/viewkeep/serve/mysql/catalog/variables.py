@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from viewkeep.access.sessions import WAIT_SECONDS
+from viewkeep.access.reads import WAIT_SECONDS
 from viewkeep.serve.mysql.faults import Fault
 from viewkeep.serve.mysql.protocol.handshake import VERSION
 
