@@ -26,7 +26,10 @@ _borrowed: deque[tuple[int, Store]] = deque()
 _lock = Lock()
 register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 # Known without an installed package's entry points, so a source checkout works too.
-_BUILT_IN = {"lmdb": "viewkeep.stores.lmdb:LmdbStore"}
+_BUILT_IN = {
+    "apart": "viewkeep.stores.apart:ApartStore",
+    "lmdb": "viewkeep.stores.lmdb:LmdbStore",
+}
 
 
 class Connector(Protocol):

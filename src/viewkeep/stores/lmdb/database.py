@@ -3,7 +3,8 @@
 Law: a folder is a database exactly when it holds `viewkeep.json`, which is written last.
 
     shop/
-    ├── viewkeep.json      format version, nodes, shards, durability, map size, lock seconds
+    ├── viewkeep.json      format version, nodes, shards, durability, map size, lock seconds,
+    │                      the id of the changelog if state is apart
     ├── meta/              meta records
     ├── node-0/ ...        base rows and log of a node: dbs `rows`, `log`, `info`
     └── shard-0/ ...       versioned state rows of a shard: dbs `rows`, `sweep`, `info`
@@ -51,6 +52,7 @@ class FolderSettings:
     durability: str = "full"
     map_size: int = DEFAULT_MAP
     lock_seconds: float = DEFAULT_SECONDS
+    changelog: str = ""  # the id of the changelog that has the state; empty: state is here
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.shards < 1 or self.shards % self.nodes:
@@ -173,7 +175,10 @@ def _write_settings(path: Path, settings: FolderSettings) -> None:
     draft = path / f"{_DRAFT}{os.getpid()}.json"
     private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(private, "w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT, **asdict(settings)}, file, indent=2)
+        content = {"format": FORMAT, **asdict(settings)}
+        if not settings.changelog:
+            del content["changelog"]
+        json.dump(content, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
     try:

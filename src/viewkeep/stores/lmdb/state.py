@@ -248,11 +248,7 @@ def changes(
 
 def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
     """Stamp these rows with `epoch` in one transaction."""
-    if horizon >= epoch:
-        raise ValueError(f"horizon {horizon} must lie before epoch {epoch}")
-    for write in writes:
-        if longest(write.keys) > MAX_KEY:
-            raise InvalidRow(f"a key is longer than {MAX_KEY} bytes; pass it through codec.bounded")
+    check_writes(epoch, horizon, writes)
     with shard.writing() as txn:
         seen, kept_from = _info(shard, txn)
         if epoch < seen:
@@ -268,6 +264,38 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
                     if are_new:
                         continue
                 _stamp(shard, txn, epoch, horizon, table, keys[part], rows[part])
+
+
+def check_writes(epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
+    """Refuse what no shard can hold."""
+    if horizon >= epoch:
+        raise ValueError(f"horizon {horizon} must lie before epoch {epoch}")
+    for write in writes:
+        if longest(write.keys) > MAX_KEY:
+            raise InvalidRow(f"a key is longer than {MAX_KEY} bytes; pass it through codec.bounded")
+
+
+def seen(shard: Environment) -> tuple[int, int]:
+    """The latest epoch that wrote here, and the horizon."""
+    with shard.reading() as txn:
+        return _info(shard, txn)
+
+
+def go_on(shard: Environment, epoch: int, horizon: int) -> None:
+    """Refuse epochs before this one from now on, and reads before this horizon."""
+    with shard.writing() as txn:
+        latest, kept_from = _info(shard, txn)
+        _advance(shard, txn, max(latest, epoch), max(kept_from, horizon))
+
+
+def whole(shard: Environment, at: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """All rows as of an epoch, as one snapshot: table, key and row, in order."""
+    with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
+        _check_kept(shard, txn, at)
+        for keys, values in blocks(shard, cursor, b"\0", _END, False):
+            for key, row in zip(keys, versions.visible_many(values, at), strict=True):
+                if row is not None:
+                    yield int.from_bytes(key[:PREFIX], "big"), key[PREFIX:], row
 
 
 def by_table(

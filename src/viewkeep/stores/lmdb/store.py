@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Capabilities, Sizes, Store, TableSize
 from viewkeep.stores.lmdb import log, redo, state
 from viewkeep.stores.lmdb.database import (
@@ -51,6 +52,12 @@ class LmdbStore(Store):
     def open(cls, path: str | os.PathLike[str]) -> LmdbStore:
         """Open an existing database; after a fork, the child opens its own."""
         database = open_database(Path(path).absolute())
+        if database.settings.changelog:
+            database.close()
+            raise StoreError(
+                f"the state of the database at {path} is kept apart from it; "
+                f"open it as apart:{path}?state=FOLDER&changelog=FOLDER"
+            )
         redo.complete(database.nodes)
         return cls(database)
 
