@@ -192,6 +192,8 @@ class Resident(_Runner):
             turn = reside(process.store, mine.given)
             self.happened(f"resident ended: {turn.end.value}")
             self.world.happened["epoch run by a resident"] += turn.epochs
+            # As the driver does when the task is over: first the record, then what the task gave.
+            mine.hear(self, resident.reports_of(process.store, mine.given, take_back=True))
             mine.hear(self, list(turn.untold))
             if turn.end is End.LARGE and process.db.epochs.read().term == mine.given.term:
                 self.happened("epoch left to all cores")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from viewkeep.engine import lease as leases
-from viewkeep.engine import local
+from viewkeep.engine import local, resident
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import DriverWatch, Lease
 from viewkeep.engine.pace import Work
@@ -277,6 +277,35 @@ def test_a_later_attempt_has_the_epochs(history: History, lease: Lease) -> None:
         await_head(store)
         history.check()
         assert not second.done()
+
+
+def test_an_attempt_that_was_replaced_tells_nothing_late(
+    history: History, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two attempts side by side the later one may have told of later epochs already."""
+    report = resident._Resident.report
+    attempts = list[resident._Resident]()
+
+    def report_but_the_first(attempt: resident._Resident, apart: float = 0.0) -> None:
+        if attempt not in attempts:
+            attempts.append(attempt)
+        if attempt is not attempts[0]:
+            report(attempt, apart)
+
+    monkeypatch.setattr(resident._Resident, "report", report_but_the_first)
+    store, source, told = with_views(history), random.Random(8), list[Published]()
+    with Task(store, given(lease)) as task:
+        write_something(history, source)
+        await_head(store)
+        until(lambda: attempts)
+        task.attempt()
+        first = task.job.result(SECONDS)
+        write_something(history, source)
+        await_head(store)
+        until(lambda: told.extend(reports_of(store, task.assignment)) or told)
+    assert first.end is End.ASKED
+    assert first.epochs == 1
+    assert [published.epoch for published in [*told, *first.untold]] == [2]
 
 
 def test_two_attempts_at_one_epoch(

@@ -242,7 +242,12 @@ class _Resident:
         return True
 
     def _turn(self, end: End) -> Turn:
-        return Turn(end, self._count, self._learnt, tuple(self._untold))
+        record = _read(self._store)[1]
+        replaced = (
+            record is not None and record.id == self._given.id and record.attempt != self._attempt
+        )  # the other attempt may have reported later epochs: these would come out of order
+        untold = () if replaced else tuple(self._untold)
+        return Turn(end, self._count, self._learnt, untold)
 
 
 def _read(store: Store) -> tuple[bytes | None, _Record | None]:
