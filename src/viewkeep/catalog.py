@@ -15,7 +15,7 @@ from typing import TypeVar
 from viewkeep.engine.programs import PlanVersion, newest_plan, save_definitions
 from viewkeep.engine.revision import extended, numbered, revise
 from viewkeep.errors import CatalogError
-from viewkeep.plan.nodes import Source, View, sources
+from viewkeep.plan.nodes import CellSource, Source, View, sources
 from viewkeep.plan.program import Program, producer_id
 from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores.contract import Store
@@ -46,12 +46,19 @@ class Catalog:
             if if_not_exists and name in plan.tables:
                 return None
             _refuse_taken(plan, name)
-            source = Source(name, plan.next_number, schema)
+            source = self._source(name, plan.next_number, schema)
             return replace(
                 plan, tables={**plan.tables, name: source}, next_number=plan.next_number + 1
             )
 
         self._commit(change)
+
+    def _source(self, name: str, number: int, schema: Schema) -> Source:
+        """A table of this store, by what its log tells of one."""
+        rules = self.store.capabilities.cells
+        if rules is None:
+            return Source(name, number, schema)
+        return CellSource(name, number, schema, rules.ties.value, rules.versions)
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a base table that no view reads; its rows are removed as epochs go by."""

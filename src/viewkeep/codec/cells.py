@@ -32,19 +32,22 @@ _DECIMAL = 16
 
 def encoder(type: DataType) -> Callable[[Any], bytes]:
     """The function from a Python value, not None, to its bytes."""
-    physical = to_physical(type)
-    if type.is_decimal:
-        return lambda value: int.to_bytes(physical(value), _DECIMAL, "big", signed=True)
-    form = _form(type)
-    if form is None:
-        return physical
-    return lambda value: form.pack(physical(value))
+    physical, packed = to_physical(type), physical_encoder(type)
+    return lambda value: packed(physical(value))
 
 
 def decoder(type: DataType) -> Callable[[bytes], Any]:
     """The function back."""
     physical, python = physical_decoder(type), to_python(type)
     return physical if python is None else lambda data: python(physical(data))
+
+
+def physical_encoder(type: DataType) -> Callable[[Any], bytes]:
+    """The function from a physical value, as `codec.scalars` has it, to its bytes."""
+    if type.is_decimal:
+        return lambda value: int.to_bytes(value, _DECIMAL, "big", signed=True)
+    form = _form(type)
+    return bytes if form is None else form.pack
 
 
 def physical_decoder(type: DataType) -> Callable[[bytes], Any]:

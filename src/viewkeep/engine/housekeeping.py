@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from viewkeep.engine.cells.loading import drop_chunks_before
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.programs import drop_plans_before, newest_plan
 from viewkeep.engine.revision import DROPPED
@@ -63,6 +64,7 @@ def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) ->
         horizon = min(horizon, record.open.horizon)
     for shard in range(store.state.shards):
         more |= _repeat(partial(store.state.sweep, shard, horizon, budget), rounds)
+    drop_chunks_before(store, published.epoch)
     oldest_plan = min([published.plan, *(pin.plan for pin in pins)])
     drop_plans_before(store, oldest_plan)
     return _drop_tables(store, oldest_plan, budget) or more

@@ -130,6 +130,11 @@ class Inbox:
         """The operators for which something has come."""
         return list(self._inputs)
 
+    def taken(self, operator: str, name: str) -> list[pl.DataFrame]:
+        """The frames of one name, which are few; they are then no longer among the parts."""
+        found = self._inputs.get(operator, {}).pop(name, None)
+        return [] if found is None else list(found.taken())
+
     def parts(self, to: Exchanged) -> Iterator[Frames]:
         """All that has arrived for an operator, key range by key range.
 

@@ -18,7 +18,10 @@ from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine import amounts
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
-from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows, state_rows
+from viewkeep.engine.cells.level import cell_boxes, cell_sources
+from viewkeep.engine.cells.loading import load_cells
+from viewkeep.engine.cells.travel import CellBox, frames_of
+from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.exchange import (
     REPORT,
@@ -79,9 +82,31 @@ def run_sources(
             if outbox.full:
                 yield from outbox.messages()
 
+    def route(number: int, box: CellBox) -> Iterator[Message]:
+        for operator, _ in program.consumers(f"table:{number}"):
+            with blame(operator.id):
+                for name, frame in frames_of(box, store.state.shards).items():
+                    outbox.put(running[operator.id], name, frame)
+            if outbox.full:
+                yield from outbox.messages()
+
+    cells = cell_sources(program)
+    for number, box in cell_boxes(store, split, cells):
+        rows_in += len(box)
+        yield from route(number, box)
+    for table in cells.values():
+        for operator, feed in program.consumers(f"table:{table.number}"):
+            bound = epoch.loading.get(feed.id, {}).get(str(node))
+            if bound is not None:
+                with blame(operator.id):
+                    read = load_cells(store, epoch, feed.id, node, table, bound)
+                progress.note(feed.id, node, read.as_noted)
+                yield from route(table.number, read.box)
     tails: list[Tail] = []
     loads: dict[int, list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]] = {}
     for source in program.sources:
+        if source.number in cells:
+            continue
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
         with blame(producer_id(source)):
@@ -164,7 +189,7 @@ def run_level(
             for consumer, feed in program.consumers(operator.id):
                 if feed.id in chunks:
                     with blame(consumer.id):
-                        loaded_rows = state_rows(operator, chunks[feed.id])
+                        loaded_rows = running[operator.id].loaded(chunks[feed.id])
                         for rows in running[operator.id].rows_for(state, loaded_rows):
                             _feed(running[consumer.id], feed, rows, inbox, outbox)
                             if outbox.full:

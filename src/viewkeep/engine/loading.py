@@ -19,12 +19,13 @@ from viewkeep.delta import KEY
 from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
-from viewkeep.plan.nodes import Source, Values
+from viewkeep.plan.nodes import CellSource, Source, Values
 from viewkeep.plan.program import OperatorFeed, Program, StateTable
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Cut, Store
 
-# feed -> part -> last key loaded, as hex ("" before the first); a finished part is not listed
+# feed -> part -> last key loaded, as hex ("" before the first); a finished part is not listed. Of a
+# DELTA the bound may also be a cut (`engine.cells.loading`).
 Loading: TypeAlias = Mapping[str, Mapping[str, str]]
 
 _FIRST = 1_000  # rows of a chunk that are read first
@@ -58,6 +59,8 @@ def _parts(
     old: Container[tuple[str, tuple[StateTable, ...]]],
 ) -> list[str]:
     """The parts of a new operator's producer that have rows already."""
+    if isinstance(feed.producer, CellSource):
+        return [str(part) for part in range(store.tables.parts)]  # it may be older than its log
     if isinstance(feed.producer, Source):
         # Before the first operation there are no rows: the log itself brings them all.
         return [str(node) for node, offset in enumerate(cut.offsets) if offset > 0]

@@ -17,6 +17,8 @@ from viewkeep.plan.arrangements import Side, arrangements, strip
 from viewkeep.plan.nodes import (
     Aggregate,
     Arrange,
+    CellSource,
+    Delta,
     Join,
     KeyPart,
     Node,
@@ -89,6 +91,8 @@ def fused(node: Stateful | Reader) -> Unplaced:
     """A node with the arrangements that it reads, or the producers below its stateless steps."""
     if isinstance(node, Join | TopK | Window):
         return Unplaced(node, sides=arrangements(node))
+    if isinstance(node, Delta):
+        return Unplaced(node, branches=(Branch(node.input, ()),))
     return Unplaced(node, branches=tuple(_branches(node.input)))
 
 
@@ -108,7 +112,8 @@ def _branches(node: Node) -> Iterator[Branch]:
                     f"UNION ALL reads its tables in more than {MOST_BRANCHES:,} branches",
                     hint="Read a view once and repeat its rows by a join, or use UNION",
                 )
-            yield Branch(below, steps + after)
+            made = Delta(below) if isinstance(below, CellSource) else below
+            yield Branch(made, steps + after)
         else:
             raise ValueError(f"{type(below).__name__} produces no rows by itself")
 

@@ -12,6 +12,8 @@ from typing import TypeAlias
 from viewkeep.plan.nodes import (
     AggregateCall,
     Arrange,
+    CellSource,
+    Delta,
     Filter,
     Join,
     KeyPart,
@@ -85,7 +87,9 @@ def _input(program: Program, operator: Operator, feed: OperatorFeed) -> Iterator
     if not feed.local:
         yield _INNER, f"⇄ re-distributed by [{', '.join(operator.zone)}]"
     producer = feed.producer
-    if isinstance(producer, Source):
+    if isinstance(producer, CellSource):
+        yield _INNER, f"└─ operations on cells of {producer.table}  · level 0"
+    elif isinstance(producer, Source):
         key = ", ".join(producer.row_key)
         yield _INNER, f"└─ Δ DELTA {producer.table} (key {key})  · level 0"
     elif isinstance(producer, Values):
@@ -103,6 +107,8 @@ def title(operator: Operator) -> str:
             return f"▥ ARRANGEMENT by ({key})"
         keyed = operator.feeds[0].local
         return f"{'▤ VIEW' if keyed else '▤ INDEX'} by ({key})"
+    if isinstance(node, Delta):
+        return f"Δ DELTA {node.input.table} (key {', '.join(node.row_key)})"
     if isinstance(node, Join):
         on = ", ".join(f"{m.left} {'<=>' if m.null_safe else '='} {m.right}" for m in node.on)
         return f"⋈ {node.kind.upper()} REVERSE-JOIN" + (f" on {on}" if on else "")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from viewkeep.cells import CellRules, TieRule
 from viewkeep.errors import QueryTooLarge, Unsupported
 from viewkeep.expr import Expr, Ref, Scalar, references
 from viewkeep.types import Column, DataType, Schema
@@ -136,6 +137,34 @@ class Source(_Identified):
     @cached_property
     def row_key(self) -> tuple[str, ...]:
         return self.schema.key
+
+
+@dataclass(frozen=True, eq=False)
+class CellSource(Source):
+    """A base table whose log says what happened to cells, not what its rows were before."""
+
+    ties: str  # of cells.TieRule
+    versions: bool  # whether single versions of a cell may be deleted
+
+    @cached_property
+    def rules(self) -> CellRules:
+        """How its operations are merged."""
+        return CellRules(TieRule(self.ties), self.versions)
+
+
+@dataclass(frozen=True, eq=False)
+class Delta(_Identified):
+    """DELTA: the rows of a base table out of the operations on its cells."""
+
+    input: CellSource
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    @cached_property
+    def row_key(self) -> tuple[str, ...]:
+        return self.input.row_key
 
 
 @dataclass(frozen=True, eq=False)

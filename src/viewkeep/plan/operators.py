@@ -1,7 +1,8 @@
 """Operators: what runs, with its state tables, its feeds, and its place in zones and levels.
 
-Arrange and Aggregate hold state. Joins, TOP-K and windows hold none: they *read* the state tables
-of the arrangements below them, which other operators may read too, and which lie in their zone.
+Arrange, Aggregate and Delta hold state. Joins, TOP-K and windows hold none: they *read* the state
+tables of the arrangements below them, which other operators may read too, and which lie in their
+zone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from viewkeep.plan.accumulators import accumulators
 from viewkeep.plan.nodes import (
     Aggregate,
     Arrange,
+    Delta,
     Filter,
     Join,
     KeyPart,
@@ -36,7 +38,8 @@ from viewkeep.types import Column
 # A stateless step as it runs: a predicate to keep rows by, or the outputs to compute.
 Step: TypeAlias = Expr | tuple[tuple[str, Expr], ...]
 Reader: TypeAlias = Join | TopK | Window
-Stateful: TypeAlias = Aggregate | Arrange
+Kept: TypeAlias = Aggregate | Arrange  # fed with rows
+Stateful: TypeAlias = Kept | Delta
 Steps: TypeAlias = tuple[Filter | Project, ...]
 
 

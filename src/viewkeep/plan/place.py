@@ -14,17 +14,17 @@ from viewkeep.expr import Ref, references
 from viewkeep.plan.accumulators import accumulators
 from viewkeep.plan.arrangements import Side, traced
 from viewkeep.plan.connect import Branch, Unplaced
-from viewkeep.plan.nodes import Aggregate, Arrange, Join, KeyPart, Source, Values
+from viewkeep.plan.nodes import Aggregate, Arrange, Delta, Join, KeyPart, Source, Values
 from viewkeep.plan.operators import (
+    Kept,
     Operator,
     OperatorFeed,
     Port,
     Reader,
-    Stateful,
     StateTable,
     Steps,
 )
-from viewkeep.types import Column
+from viewkeep.types import BIGINT, BINARY, BOOLEAN, Column
 
 _Made = Source | Values | Operator
 _Way = tuple[_Made, Steps]
@@ -36,6 +36,8 @@ def place(part: Unplaced, placed: Mapping[str, Operator], number: Callable[[str]
     `number` gives the state table number for a state key (operator id and purpose).
     """
     node = part.node
+    if isinstance(node, Delta):
+        return _delta(node, number)
     if isinstance(node, Aggregate | Arrange):
         return _Stateful(node, number).operator([_way(branch, placed) for branch in part.branches])
     return _reader(node, part.sides, [placed[side.node.id] for side in part.sides])
@@ -62,8 +64,33 @@ def _reader(node: Reader, sides: Sequence[Side], below: Sequence[Operator]) -> O
     return Operator(node.id, node, level, (), (), ports, kept)
 
 
+def _delta(node: Delta, number: Callable[[str], int]) -> Operator:
+    """A DELTA is spread by the keys of its base table, as rows keyed like it are.
+
+    Its tables hold bytes of their own, under keys of their own (`engine.cells.tables`): cells under
+    the keys of the base table, ranges that were deleted, and what is to be purged when.
+    """
+    key, start, stop = (Column(name, BINARY) for name in ("key", "start", "stop"))
+    through, at = Column("through", BIGINT), Column("at", BIGINT)
+    is_segment = Column("is_segment", BOOLEAN)
+
+    def table(purpose: str, columns: tuple[Column, ...], by: Sequence[str]) -> StateTable:
+        state = number(f"{node.id} {purpose}")
+        parts = tuple(KeyPart(name) for name in by)
+        return StateTable(state, purpose, columns, parts, tuple(by))
+
+    tables = (
+        table("cells", node.columns, node.row_key),
+        table("deleted ranges", (start, stop, through), ["start"]),
+        table("due", (at, is_segment, key), ["at", "is_segment", "key"]),
+    )
+    needs = frozenset(column.name for column in node.columns)
+    feed = OperatorFeed(f"{node.id}:0", node.input, (), False, needs)
+    return Operator(node.id, node, 1, (feed,), tables, (), (node.row_key,))
+
+
 class _Stateful:
-    def __init__(self, node: Stateful, number: Callable[[str], int]):
+    def __init__(self, node: Kept, number: Callable[[str], int]):
         self.node, self.number = node, number
 
     def operator(self, branches: Sequence[_Way]) -> Operator:
@@ -95,7 +122,7 @@ class _Stateful:
         return Operator(node.id, node, level, feeds, tables, (), (tables[0].shard_by,))
 
     def _tables(
-        self, node: Stateful, branches: Sequence[_Way]
+        self, node: Kept, branches: Sequence[_Way]
     ) -> tuple[tuple[StateTable, ...], tuple[str | None, ...]]:
         """The state tables, and the input columns that choose the shard (None: one is computed)."""
         if isinstance(node, Aggregate):
@@ -139,7 +166,7 @@ class _Stateful:
         return StateTable(number, purpose, columns, key, shard_by, group)
 
 
-def _needs(node: Stateful) -> frozenset[str]:
+def _needs(node: Kept) -> frozenset[str]:
     """The columns of its input that a node uses."""
     if isinstance(node, Arrange):
         return frozenset(column.name for column in node.columns)
@@ -157,7 +184,7 @@ def _in_zone(producer: _Made, steps: Steps, by: Sequence[str | None]) -> bool:
     return traced(names, steps) in producer.zones
 
 
-def _keyed_as_base(node: Stateful, producer: _Made, steps: Steps) -> bool:
+def _keyed_as_base(node: Kept, producer: _Made, steps: Steps) -> bool:
     """Whether a view has the key of its base table, so that it lies where the node log is."""
     if not isinstance(node, Arrange) or not isinstance(producer, Source) or node.group is not None:
         return False

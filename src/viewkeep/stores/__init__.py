@@ -28,6 +28,7 @@ register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defi
 # Known without an installed package's entry points, so a source checkout works too.
 _BUILT_IN = {
     "apart": "viewkeep.stores.apart:ApartStore",
+    "awkward": "viewkeep.testing.awkward:AwkwardStore",
     "lmdb": "viewkeep.stores.lmdb:LmdbStore",
 }
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 from viewkeep.cells import CellOperation
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.stores.contract import (
+    CellChunk,
     Changed,
     Chunk,
     Cut,
@@ -112,6 +113,10 @@ class WrappedTables(Tables):
         range_ = {"start": start, "stop": stop, "limit": limit, "reverse": reverse, "only": only}
         found = self._store.call("tables.scan", self.inner.scan, part, table, at=at, **range_)
         return cast(Chunk, found)
+
+    def scan_cells(self, part: int, table: int, *, start: bytes, limit: int) -> CellChunk:
+        act, range_ = self.inner.scan_cells, {"start": start, "limit": limit}
+        return cast(CellChunk, self._store.call("tables.scan_cells", act, part, table, **range_))
 
     def drop(self, table: int, budget: int = 10_000) -> bool:
         return cast(bool, self._store.call("tables.drop", self.inner.drop, table, budget))

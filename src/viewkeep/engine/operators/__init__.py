@@ -9,14 +9,16 @@ from typing import Any
 
 from viewkeep.engine.operators.aggregate import AggregateExecutor
 from viewkeep.engine.operators.arrange import ArrangeExecutor
+from viewkeep.engine.operators.delta import DeltaExecutor
 from viewkeep.engine.operators.executor import Executor, Fed, Reader
 from viewkeep.engine.operators.join import JoinExecutor
 from viewkeep.engine.operators.top_k import TopKExecutor
 from viewkeep.engine.operators.window import WindowExecutor
-from viewkeep.plan.nodes import Aggregate, Arrange, Join, TopK, Window
+from viewkeep.plan.nodes import Aggregate, Arrange, Delta, Join, TopK, Window
 from viewkeep.plan.program import Program
 
 EXECUTORS: dict[type, type[Executor[Any, Any]]] = {
+    Delta: DeltaExecutor,
     Arrange: ArrangeExecutor,
     Aggregate: AggregateExecutor,
     Join: JoinExecutor,

@@ -14,8 +14,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 import polars as pl
 
+from viewkeep.engine.changes import state_rows
 from viewkeep.engine.exchange import Frames, port_name
 from viewkeep.engine.inbox import Inbox
+from viewkeep.engine.loading import LoadChunk
 from viewkeep.engine.rows.convert import frame_of
 from viewkeep.engine.rows.delta import Boxes, Rows
 from viewkeep.engine.state import ShardState
@@ -65,6 +67,10 @@ class Executor(ABC, Generic[B, C]):
     @abstractmethod
     def run_rows(self, state: ShardState, boxes: Sequence[B], heard: bool) -> Rows:
         """The same in the rows lane. Each box is of one sender, combined there."""
+
+    def loaded(self, chunk: LoadChunk) -> pl.DataFrame:
+        """Rows of the table that it starts from, as insertions."""
+        return state_rows(self.operator, chunk)
 
     def rows_for(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Its rows at the epoch before, out of some rows of the table that it starts from."""

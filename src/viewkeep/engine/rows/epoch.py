@@ -10,11 +10,14 @@ from __future__ import annotations
 import heapq
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from viewkeep.codec.key_order import hash_key
 from viewkeep.engine.amounts import TOGETHER, amount_of
 from viewkeep.engine.blame import Announce, Blame
+from viewkeep.engine.cells.level import cell_boxes, cell_sources
+from viewkeep.engine.cells.travel import spread
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.log_splits import LogSplit, even_splits
 from viewkeep.engine.operators import Executor, Fed
@@ -24,6 +27,7 @@ from viewkeep.engine.rows.delta import Boxes, ColumnsNeeded, Rows, TooMany
 from viewkeep.engine.rows.lane import Lane
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import StoreError
+from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Program, producer_id
 from viewkeep.stores.contract import LogBatch, Store
 
@@ -48,6 +52,7 @@ def run_rows(
 
 
 _MOST_BYTES = 4 << 20  # of the rows in a split of a log, before and after
+_MOST_AMOUNT = 50_000  # of the operations on cells in a split of a log
 _SLOT = 16  # bytes of a value in a frame besides those of its text, at most
 
 
@@ -92,10 +97,13 @@ class _Run:
         """Level 0 of a split of a log."""
         if split.start == split.stop:
             return
-        sources = self.lane.sources
+        cells = cell_sources(self.program)
+        sources = {n: source for n, source in self.lane.sources.items() if n not in cells}
+        sent = _Sent(self)
+        self._read_cells(split, cells)
         deltas: dict[int, Rows] = {}
         size = 0
-        for batch in self.store.log.read(*split, frozenset(sources)):
+        for batch in self.store.log.read(*split, frozenset(sources)) if sources else ():
             size += batch.size
             if size > _MOST_BYTES:
                 raise TooMany
@@ -103,11 +111,20 @@ class _Run:
             with self.blame(producer_id(source)):
                 unpack = self.lane.unpacker(source)
                 deltas.setdefault(batch.table, []).extend(_changes(batch, unpack))
-        sent = _Sent(self)
         for number, rows in deltas.items():
             self.rows_in[0] += len(rows)
             sent.feed(f"table:{number}", rows, -1)
         sent.flush()
+
+    def _read_cells(self, split: LogSplit, cells: Mapping[int, CellSource]) -> None:
+        """Level 0 of a split of a log of cell operations."""
+        for number, box in cell_boxes(self.store, split, cells):
+            if box.amount > _MOST_AMOUNT:
+                raise TooMany
+            self.rows_in[0] += len(box)
+            for operator, _ in self.program.consumers(f"table:{number}"):
+                for shard, part in spread(box, self.shards):
+                    self.inputs[operator.level][shard][operator.id].append(part)
 
     def _wake(self) -> None:
         """An Aggregate without keys has a row without any input: see that it is there."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from viewkeep.engine.operators import Fed
 from viewkeep.engine.rows.lane import Lane, RowFeed
 from viewkeep.plan.explain import title
-from viewkeep.plan.nodes import Source, Values
+from viewkeep.plan.nodes import CellSource, Source, Values
 from viewkeep.plan.operators import Operator, OperatorFeed, producer_id
 from viewkeep.plan.program import Program
 
@@ -33,6 +33,9 @@ def _operator(lane: Lane, operator: Operator) -> Iterator[str]:
         yield f"# input from {_producer(lane.program, feed)}"
         if isinstance(feed.producer, Values):
             yield "# constants, which are loaded once"
+            continue
+        if isinstance(feed.producer, CellSource):
+            yield "# operations on cells, which are merged"
             continue
         assert isinstance(executor, Fed)
         row_feed = RowFeed(lane.shape(producer_id(feed.producer)), feed, executor)

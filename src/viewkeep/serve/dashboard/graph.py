@@ -12,7 +12,7 @@ from typing import Any
 
 from viewkeep.database import Database
 from viewkeep.plan.explain import title
-from viewkeep.plan.nodes import Aggregate, Arrange, Join, Source, TopK, Values, Window
+from viewkeep.plan.nodes import Aggregate, Arrange, Delta, Join, Source, TopK, Values, Window
 from viewkeep.plan.program import Operator, Placement, Program, StateTable, producer_id
 from viewkeep.serve.dashboard.rates import rows_of, size_of
 from viewkeep.serve.dashboard.titles import Titles
@@ -250,7 +250,7 @@ def _kind(operator: Operator) -> str:
     node = operator.node
     if isinstance(node, Arrange):
         return "view" if node.group is None else "arrangement"
-    kinds = {Aggregate: "aggregate", Join: "join", TopK: "topk", Window: "window"}
+    kinds = {Delta: "delta", Aggregate: "aggregate", Join: "join", TopK: "topk", Window: "window"}
     return kinds[type(node)]
 
 

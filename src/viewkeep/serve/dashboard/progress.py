@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from viewkeep.engine.cells.loading import is_read
 from viewkeep.engine.epochs import Published
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import OperatorFeed, Placement, Program
@@ -54,7 +55,9 @@ def _share(store: Store, program: Program, feed: OperatorFeed, left: Mapping[str
         return 0.0
     parts = store.tables.parts if isinstance(feed.producer, Source) else store.state.shards
     unfinished = [
-        _position(bytes.fromhex(bound), *_ends(store, program, feed, int(part)))
+        1.0
+        if is_read(bound)
+        else _position(bytes.fromhex(bound), *_ends(store, program, feed, int(part)))
         for part, bound in left.items()
     ]
     return (parts - len(unfinished) + sum(unfinished)) / parts

@@ -15,7 +15,7 @@ from viewkeep.access.incoming import parse_value
 from viewkeep.access.results import Result, shown
 from viewkeep.database import Database
 from viewkeep.errors import EpochGone, InvalidRow, UnknownName
-from viewkeep.plan.nodes import Source
+from viewkeep.plan.nodes import Delta, Source
 from viewkeep.plan.program import Operator, producer_id
 
 MOST_ROWS = 500
@@ -55,6 +55,9 @@ def sample_rows(db: Database, node: str) -> dict[str, Any]:
     if not operator.tables:
         read = " and ".join(title_of(program.by_id[port.producer]) for port in operator.ports)
         return {"columns": [], "rows": [], "epoch": None, "note": f"holds no rows: it reads {read}"}
+    if isinstance(operator.node, Delta):
+        note = "holds the cells of its table, with timestamps"
+        return {"columns": [], "rows": [], "epoch": None, "note": note}
     return _state_rows(db, operator)
 
 

@@ -17,7 +17,7 @@ before e, and applying the same writes of an epoch again changes nothing.
 from viewkeep.stores.contract.cut import Cut
 from viewkeep.stores.contract.log import Log, LogBatch
 from viewkeep.stores.contract.meta import Meta
-from viewkeep.stores.contract.rows import NONE, ROW_BYTES, Changed, Chunk, Floor, Found
+from viewkeep.stores.contract.rows import NONE, ROW_BYTES, CellChunk, Changed, Chunk, Floor, Found
 from viewkeep.stores.contract.state import State, TableSize
 from viewkeep.stores.contract.store import Capabilities, Sizes, Store
 from viewkeep.stores.contract.tables import ABSENT, Kind, Tables, TableWrite
@@ -29,6 +29,7 @@ __all__ = [
     "NONE",
     "ROW_BYTES",
     "Capabilities",
+    "CellChunk",
     "Changed",
     "Chunk",
     "Cut",

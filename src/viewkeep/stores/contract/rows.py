@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from viewkeep.cells import CellOperation
 
 
 @dataclass(frozen=True)
@@ -11,6 +14,18 @@ class Chunk:
 
     keys: list[bytes]
     rows: list[bytes]
+    more: bool
+
+
+@dataclass(frozen=True)
+class CellChunk:
+    """What a scan has found of the cells of one table: operations that make them.
+
+    `last` is the key up to which rows were read; None if there were none left.
+    """
+
+    operations: Sequence[CellOperation]
+    last: bytes | None
     more: bool
 
 

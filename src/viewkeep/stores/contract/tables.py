@@ -14,7 +14,7 @@ from typing import Literal
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
 from viewkeep.stores.contract.cut import Cut
-from viewkeep.stores.contract.rows import Chunk
+from viewkeep.stores.contract.rows import CellChunk, Chunk
 
 
 class Kind(enum.IntEnum):
@@ -90,6 +90,16 @@ class Tables(ABC):
         With `at`, the rows as they were at that cut: current rows overlaid with the earliest
         before-images logged after it. Raises EpochGone if the log no longer reaches back to it.
         """
+
+    def scan_cells(self, part: int, table: int, *, start: bytes, limit: int) -> CellChunk:
+        """The cells of up to `limit` rows of one part with keys from `start` on, as they are now.
+
+        Of a store that says `Capabilities.cells`. What was written before the call is in it, or was
+        overwritten or deleted since. The last chunk also has deletions that operations which may
+        still come, late or again, would need to meet. A cell may be newer than its timestamp says
+        if it was not changed since. Scan and log may overlap: they are merged.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has rows, not cells")
 
     @abstractmethod
     def drop(self, table: int, budget: int = 10_000) -> bool:
