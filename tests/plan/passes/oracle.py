@@ -32,6 +32,7 @@ Rows = list[tuple[Any, ...]]
 _INFIX = {
     "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR",
     "null_safe_eq": "IS NOT DISTINCT FROM", "add": "+", "subtract": "-", "multiply": "*",
+    "divide": "/", "remainder": "%",
 }  # fmt: skip
 
 

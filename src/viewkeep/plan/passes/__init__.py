@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from viewkeep.plan.nodes import Node
+from viewkeep.plan.passes.aggregate_first import aggregate_first
 from viewkeep.plan.passes.compute_matches import compute_matches
 from viewkeep.plan.passes.fragments import cut
 from viewkeep.plan.passes.goal import Goal
@@ -30,23 +31,29 @@ PASSES: tuple[Pass, ...] = (
     prune_columns,
     merge_projects,
     compute_matches,
+    aggregate_first,
 )
 
 # A later pass may give an earlier one something to do; this has not been seen more than twice.
 _MOST_ROUNDS = 5
 
 
-def optimise(node: Node, wanted: Collection[str], existing: Collection[str] = ()) -> Node:
+def optimise(
+    node: Node,
+    wanted: Collection[str],
+    existing: Collection[str] = (),
+    aggregate_first: bool | None = None,
+) -> Node:
     """A plan with the same rows that has at least the `wanted` columns.
 
     `existing` are the ids of joins that are kept already, for this or another view: where the order
-    of joins is free, these are preferred.
+    of joins is free, these are preferred. `aggregate_first` is what a hint says of that pass.
     """
     joins = frozenset(existing)
 
     def once(part: Node, needed: frozenset[str]) -> Node:
         for change in PASSES:
-            part = change(part, Goal(needed, joins))
+            part = change(part, Goal(needed, joins, aggregate_first))
         return part
 
     fragments = cut(node)

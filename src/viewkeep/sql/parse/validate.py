@@ -12,6 +12,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from viewkeep.errors import Unsupported
+from viewkeep.sql.parse.hints import is_known
 from viewkeep.sql.parse.syntax import text_of
 
 Kind: TypeAlias = type[exp.Expr]
@@ -100,7 +101,10 @@ _REASONS: dict[tuple[Kind, str], tuple[str, str | None]] = {
     (exp.Select, "distribute"): ("DISTRIBUTE BY is not taken", None),
     (exp.Select, "locks"): ("FOR UPDATE is not taken", "A read never waits for a write here"),
     (exp.Select, "kind"): ("SELECT AS is not taken", "Name the columns"),
-    (exp.Select, "hint"): ("hints are not taken", "Leave it out"),
+    (exp.Select, "hint"): (
+        "hints are not taken, but for AGGREGATE_FIRST and NO_AGGREGATE_FIRST",
+        "Leave it out",
+    ),
     (exp.Select, "sample"): _SAMPLE,
     (exp.Table, "sample"): _SAMPLE,
     (exp.Subquery, "sample"): _SAMPLE,
@@ -143,7 +147,7 @@ def refuse_rest(tree: exp.Expr) -> None:
         if read is None:
             continue
         for name, value in node.args.items():
-            if value and name not in read.split():
+            if value and name not in read.split() and not is_known(value):
                 raise _refused(node, name, value)
         named = node.this if isinstance(node, exp.TableAlias) else node.args.get("alias")
         if isinstance(named, exp.Expr) and not isinstance(named, exp.Identifier | exp.TableAlias):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from viewkeep.sql.grouping.group_by import Item
+from viewkeep.sql.parse.hints import without_hints
 from viewkeep.sql.parse.syntax import Dialect, text_of
 from viewkeep.sql.spark_sql.determined import deterministic
 from viewkeep.sql.spark_sql.in_values import three_valued
@@ -21,7 +22,7 @@ _KEYWORDS = frozenset(Dialect.Tokenizer.KEYWORDS)
 
 def view_text(tree: exp.Expr, items: Sequence[Item], shown: Sequence[str] = ()) -> str:
     """The query with each item under its name, or under those `shown` instead."""
-    tree = tree.copy()
+    tree = without_hints(tree.copy())
     while isinstance(tree, exp.Subquery):
         tree = tree.this
     first = tree

@@ -12,6 +12,7 @@ from viewkeep.expr import Ref
 from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Arrange, KeyPart, Node, Source, View
 from viewkeep.plan.passes import optimise
+from viewkeep.sql.parse.hints import aggregate_first
 from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.relations.scope import Resolve, find, refuse_duplicates
 from viewkeep.sql.select.order_by import top
@@ -64,15 +65,17 @@ def make_view(
     reads: Iterable[str],
     shown: tuple[str, ...] = (),
     existing: Collection[str] = (),
+    aggregate_first: bool | None = None,
 ) -> View:
     """The view that keeps a query: its rows under the query's order, then the row key.
 
-    `reads` are the tables and views that its SQL names; joins go towards those `existing`.
+    `reads` are the tables and views that its SQL names; joins go towards those `existing`, and
+    `aggregate_first` is what a hint says.
     """
     query = top(query)
     columns = query.columns
     wanted = {inner for _, inner in columns} | {part.name for part in query.order}
-    below = optimise(query.node, wanted, existing)
+    below = optimise(query.node, wanted, existing, aggregate_first)
     if shown:
         columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
     node = keyed(below, query.order, [inner for _, inner in columns])
@@ -144,7 +147,8 @@ def _view(tree: exp.Create, resolve: Resolve, existing: Collection[str]) -> View
         raise Unsupported(f"{name} names {len(shown)} columns but selects {len(lowered.items)}")
     refuse_duplicates(shown)
     text = view_text(inner, lowered.items, shown)
-    return make_view(name, text, lowered.finish(), reads, shown, existing)
+    hint = aggregate_first(inner)
+    return make_view(name, text, lowered.finish(), reads, shown, existing, hint)
 
 
 def _listed(tree: exp.Expr) -> list[exp.Expr]:

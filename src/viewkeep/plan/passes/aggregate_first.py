@@ -1,0 +1,381 @@
+"""Aggregates below joins: each side is grouped before it is joined, and its counts are multiplied.
+
+Law: the same rows with the same types. A joined row stands for as many rows as the counts of the
+two groups it is made of say, so COUNT sums products of counts, and SUM sums one side's sum times
+the other side's count. This is exact: integers wrap in the same ring, and sums of DECIMALs are kept
+in two parts where one part might not hold them (`partial_sums`).
+
+A side is grouped if its groups are the arrangement that the join needs anyway: it is grouped by
+what it is matched on alone, and a group may have several rows. So the plan never gets an operator
+or a row of state more. The hint AGGREGATE_FIRST groups sides by other columns too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
+from viewkeep.plan.arrangements import strip
+from viewkeep.plan.conditions import arranged, conjuncts, is_null_with, reads, rewritten_small
+from viewkeep.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    Arrange,
+    Filter,
+    Join,
+    Match,
+    Named,
+    Node,
+    inputs,
+)
+from viewkeep.plan.nulls import never_null
+from viewkeep.plan.passes.goal import Goal
+from viewkeep.plan.passes.partial_sums import (
+    SumPart,
+    average,
+    counted_if,
+    is_summable,
+    joined_parts,
+    or_else,
+    parts_of,
+    sum_type,
+    times,
+    whole,
+)
+from viewkeep.plan.passes.rebuild import filtered, names, over, projected
+from viewkeep.types import BIGINT
+
+_EXTREMES = ("min", "max", "bool_and", "bool_or")
+_INSENSITIVE = (*_EXTREMES, "min_by", "max_by")
+"""Functions whose value does not depend on how often a row is there, besides those of DISTINCT."""
+_SUMMED = ("count", "sum", "avg", "bit_xor")
+
+
+def aggregate_first(node: Node, goal: Goal) -> Node:
+    """Same rows, same columns: what an Aggregate over a join stands on is grouped before."""
+    if goal.aggregate_first is False:
+        return node
+    return _changed(node, goal.aggregate_first is True)
+
+
+def _changed(node: Node, always: bool) -> Node:
+    if isinstance(node, Arrange):
+        return node
+    if isinstance(node, Aggregate):
+        node = _Rewriting.of(node, always) or node
+    return over(node, tuple(_changed(below, always) for below in inputs(node)))
+
+
+@dataclass
+class _Side:
+    """A side of the join: what it is grouped by, and what is computed of each group.
+
+    `extended`: its columns are NULL in rows that have no partner on this side.
+    """
+
+    node: Node
+    extended: bool
+    taken: set[str]
+    shown: bool = True
+    grouped: bool = False
+    keys: dict[Expr, str] = field(default_factory=dict)
+    calls: dict[tuple[str, Expr | None], AggregateCall] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.columns = names(self.node)
+
+    def owns(self, expr: Expr) -> bool:
+        """Whether an expression can be computed before the join."""
+        return reads(expr, self.columns) and (
+            not self.extended or isinstance(expr, Ref) or is_null_with(expr, self.columns)
+        )
+
+    def add_key(self, expr: Expr) -> None:
+        if expr not in self.keys:
+            name = expr.name if isinstance(expr, Ref) else unused(str(expr), self.taken)
+            self.taken.add(name)
+            self.keys[expr] = name
+
+    def parts_in(self, expr: Expr) -> set[Expr]:
+        """The largest parts of an expression that this side computes."""
+        found: set[Expr] = set()
+        waiting = [expr]
+        while waiting:
+            one = waiting.pop()
+            if self.columns.isdisjoint(references(one)):
+                continue
+            if self.owns(one):
+                found.add(one)
+            elif isinstance(one, Call):
+                waiting.extend(one.args)
+        return found
+
+    def call(self, function: str, argument: Expr | None, type_: object = BIGINT) -> Ref:
+        """The column of a call over each group."""
+        made = self.calls.get((function, argument))
+        if made is None:
+            inside = ", ".join(sorted(self.keys.values())) if argument is None else str(argument)
+            name = unused(f"{function}({inside})", self.taken)
+            self.taken.add(name)
+            made = AggregateCall(name, function, argument, type_)  # type: ignore[arg-type]
+            self.calls[function, argument] = made
+        return Ref(made.name, made.type)
+
+    def rows(self) -> Expr | None:
+        """How many rows a joined row stands for on this side; None for one."""
+        if not self.grouped or not self.shown:
+            return None
+        count = self.call("count_star", None)
+        return or_else(count, 1) if self.extended else count
+
+    def count(self, argument: Expr) -> Expr:
+        """How many of those have a value."""
+        if not self.grouped:
+            return counted_if(argument)
+        if never_null(argument, self.node):
+            count = self.call("count_star", None)
+        else:
+            count = self.call("count", argument)
+        return or_else(count, 0) if self.extended else count
+
+    def sum(self, argument: Expr) -> Expr:
+        """Their sum; NULL if none has a value."""
+        if not self.grouped:
+            return whole(argument)
+        return self.call("sum", argument, sum_type(argument.type))
+
+    def above(self, expr: Expr) -> Expr:
+        """An expression by the columns that the side has after it is grouped."""
+        if not self.grouped or self.columns.isdisjoint(references(expr)):
+            return expr
+        if expr in self.keys:
+            return Ref(self.keys[expr], expr.type)
+        assert isinstance(expr, Call), f"{expr} is no key"
+        return Call(expr.function, tuple(map(self.above, expr.args)), expr.type)
+
+    def made(self) -> Node:
+        """The side, grouped if it is to be."""
+        if not self.grouped:
+            return self.node
+        keys = sorted((Named(name, expr) for expr, name in self.keys.items()), key=_name)
+        calls = sorted(self.calls.values(), key=_name)
+        return Aggregate(self.node, tuple(keys), tuple(calls))
+
+
+def _name(one: Named | AggregateCall) -> str:
+    return one.name
+
+
+class _Rewriting:
+    """An Aggregate over a join, with its expressions over the join's columns."""
+
+    def __init__(self, node: Aggregate, join: Join, keys: list[Expr], calls: list[AggregateCall],
+                 conditions: list[Expr]):  # fmt: skip
+        self.node, self.join = node, join
+        self.keys, self.calls, self.conditions = keys, calls, conditions
+        taken = names(join.left) | names(join.right)
+        self.left = _Side(join.left, False, taken)
+        self.right = _Side(join.right, join.kind == "left", taken, join.shows_right)
+        self.outer: dict[str, AggregateCall] = {}
+
+    @classmethod
+    def of(cls, node: Aggregate, always: bool) -> Node | None:
+        """The plan with sides grouped before; None if there is nothing to gain."""
+        below, steps = strip(node.input)
+        if not isinstance(below, Join):
+            return None
+        exprs = [key.expr for key in node.keys]
+        exprs += [c.argument for c in node.aggregates if c.argument is not None]
+        exprs += [part.expr for c in node.aggregates for part in c.by]
+        known: dict[Expr, Expr] = {expr: expr for expr in exprs}
+        conditions: list[Expr] = []
+        for step in reversed(steps):
+            if isinstance(step, Filter):
+                conditions += conjuncts(step.predicate)
+                continue
+            by = {out.name: out.expr for out in step.outputs}
+            moved = {old: rewritten_small(new, by) for old, new in known.items()}
+            passed = [rewritten_small(condition, by) for condition in conditions]
+            if None in moved.values() or None in passed:
+                return None
+            known = {old: new for old, new in moved.items() if new is not None}
+            conditions = [condition for condition in passed if condition is not None]
+        calls = [
+            replace(
+                call,
+                argument=None if call.argument is None else known[call.argument],
+                by=tuple(replace(part, expr=known[part.expr]) for part in call.by),
+            )
+            for call in node.aggregates
+        ]
+        made = cls(node, below, [known[key.expr] for key in node.keys], calls, conditions)
+        return made.result() if made.choose(always) else None
+
+    @property
+    def sides(self) -> tuple[_Side, _Side]:
+        return self.left, self.right
+
+    def choose(self, always: bool) -> bool:
+        """Choose the sides that are grouped; whether there is one."""
+        for side, own in zip(self.sides, self._matched(), strict=True):
+            fixed = set(own)
+            if side.shown:
+                for expr in (*self.keys, *self.conditions):
+                    fixed |= side.parts_in(expr)
+            for call in self.calls if side.shown else ():
+                needed = self._needed(call, side)
+                if needed is None or (not always and not needed <= fixed):
+                    break
+                fixed |= needed
+            else:
+                if fixed and (always or fixed <= set(own)) and not _unique(side.node, fixed):
+                    side.grouped = not any(expr.type.is_array for expr in fixed)
+                    for expr in sorted(fixed, key=str):
+                        side.add_key(expr)
+        return any(side.grouped for side in self.sides)
+
+    def _matched(self) -> tuple[list[Expr], list[Expr]]:
+        on = self.join.on
+        return [m.left for m in on], [m.right for m in on]
+
+    def _needed(self, call: AggregateCall, side: _Side) -> set[Expr] | None:
+        """What a grouped side must keep as it is for a call; None if it must not be grouped."""
+        if call.argument is None:
+            return set()
+        insensitive = call.function in _INSENSITIVE or call.function.endswith("_distinct")
+        if not insensitive and not self._distributes(call):
+            return None
+        owner = self._owner(call.argument)
+        if owner is not None and call.function in (*_SUMMED, *_EXTREMES):
+            return set()
+        read = [call.argument, *(part.expr for part in call.by)]
+        return set().union(*map(side.parts_in, read))
+
+    def _distributes(self, call: AggregateCall) -> bool:
+        assert call.argument is not None
+        if call.function in ("sum", "avg"):
+            return is_summable(call.argument.type)
+        return call.function in _SUMMED
+
+    def _owner(self, expr: Expr) -> _Side | None:
+        """The side that alone computes an expression; constants are the left side's."""
+        return next((side for side in self.sides if side.shown and side.owns(expr)), None)
+
+    def result(self) -> Node:
+        finished = [Named(call.name, self._call(call)) for call in self.calls]
+        keys = tuple(
+            Named(key.name, self._above(expr))
+            for key, expr in zip(self.node.keys, self.keys, strict=True)
+        )
+        ours, theirs = self._matched()
+        on = tuple(
+            Match(self.left.above(one), self.right.above(other), match.null_safe)
+            for match, one, other in zip(self.join.on, ours, theirs, strict=True)
+        )
+        conditions = [self._above(condition) for condition in self.conditions]
+        join = Join(self.join.kind, self.left.made(), self.right.made(), on)
+        made = Aggregate(filtered(join, conditions), keys, tuple(self.outer.values()))
+        if all(out.expr == Ref(out.name, out.expr.type) for out in finished):
+            return made
+        shown = [Named(key.name, Ref(key.name, key.expr.type)) for key in keys]
+        return projected(made, [*shown, *finished])
+
+    def _above(self, expr: Expr) -> Expr:
+        return self.right.above(self.left.above(expr))
+
+    def _rows(self, *beside: _Side) -> Expr | None:
+        """How many rows a joined row stands for, without those sides."""
+        found: Expr | None = None
+        for side in self.sides:
+            if side not in beside and (count := side.rows()) is not None:
+                found = count if found is None else times(found, count)
+        return found
+
+    def _call(self, call: AggregateCall) -> Expr:
+        """The value of a call, by the calls of the Aggregate above the join."""
+        argument = call.argument
+        if argument is None:
+            rows = self._rows()
+            return self._outer(call) if rows is None else self._total(call.name, rows)
+        owner = self._owner(argument)
+        if owner is not None and owner.grouped and call.function in _EXTREMES:
+            inner = owner.call(call.function, argument, call.type)
+            return self._outer(replace(call, argument=inner))
+        plain = not any(side.grouped and side.shown for side in self.sides)
+        if plain or call.function not in _SUMMED:
+            by = tuple(replace(part, expr=self._above(part.expr)) for part in call.by)
+            return self._outer(replace(call, argument=self._above(argument), by=by))
+        if call.function == "count":
+            return self._total(call.name, self._count(argument, owner))
+        if call.function == "bit_xor":
+            return self._outer(replace(call, argument=self._xored(call, argument, owner)))
+        return self._sum(call, argument, owner)
+
+    def _outer(self, call: AggregateCall) -> Ref:
+        self.outer[call.name] = call
+        return Ref(call.name, call.type)
+
+    def _total(self, name: str, counts: Expr) -> Expr:
+        """A sum of counts, which is 0 where there are no rows."""
+        made = self._outer(AggregateCall(name, "sum", counts, BIGINT))
+        if self.node.keys:
+            return made
+        inner = self._hidden("count", name, counts)
+        del self.outer[name]
+        return or_else(inner, 0)
+
+    def _hidden(self, what: str, name: str, summed: Expr) -> Ref:
+        call = AggregateCall(f"#{what} {name}", "sum", summed, sum_type(summed.type))
+        return self._outer(call)
+
+    def _count(self, argument: Expr, owner: _Side | None) -> Expr:
+        if owner is None:
+            count, rows = counted_if(self._above(argument)), self._rows()
+        else:
+            count, rows = owner.count(argument), self._rows(owner)
+        return count if rows is None else times(count, rows)
+
+    def _part(self, part: Expr, owner: _Side | None) -> Expr:
+        if owner is None:
+            value, rows = whole(self._above(part)), self._rows()
+        else:
+            value, rows = owner.sum(part), self._rows(owner)
+        return value if rows is None else times(value, rows)
+
+    def _sum(self, call: AggregateCall, argument: Expr, owner: _Side | None) -> Expr:
+        parts: list[SumPart] = parts_of(argument, call.function)
+        if call.function == "sum" and len(parts) == 1:
+            summed = self._part(parts[0].expr, owner)
+            return self._outer(replace(call, argument=summed))
+        sums = [self._hidden(part.name, str(argument), self._part(part.expr, owner))
+                for part in parts]  # fmt: skip
+        total = joined_parts(sums)
+        if call.function == "sum":
+            return average(total, None, call.type)
+        count = self._hidden("count", str(argument), self._count(argument, owner))
+        return average(total, count, call.type)
+
+    def _xored(self, call: AggregateCall, argument: Expr, owner: _Side | None) -> Expr:
+        if owner is None:
+            value, rows = self._above(argument), self._rows()
+        else:
+            inner = owner.call("bit_xor", argument, call.type) if owner.grouped else argument
+            value, rows = inner, self._rows(owner)
+        return value if rows is None else _if_odd(value, rows)
+
+
+def _if_odd(value: Expr, rows: Expr) -> Expr:
+    """A value where the number of rows is odd; 0 where it is even, NULL where it is NULL."""
+    odd = Call("remainder", (rows, Lit(2, BIGINT)), BIGINT)
+    if value.type != BIGINT:
+        odd = Call("cast", (odd,), value.type)
+    return arranged(Call("multiply", (value, odd), value.type))
+
+
+def _unique(node: Node, keys: Collection[Expr]) -> bool:
+    """Whether no two rows are equal in these expressions."""
+    return set(node.row_key) <= {key.name for key in keys if isinstance(key, Ref)}
+
+
+__all__ = ["aggregate_first"]
