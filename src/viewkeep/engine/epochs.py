@@ -219,9 +219,10 @@ class Epochs:
             levels=level_seconds(reports),
             more=epoch.more,
         )
-        if not self._swap(raw, replace(record, published=published, open=None)):
-            raise Fenced("another driver has changed the epoch record")
-        return published
+        if self._swap(raw, replace(record, published=published, open=None)):
+            return published
+        # Another driver took over, or one that was killed in the middle of this write has done it.
+        return self.publish(term, epoch, reports)
 
     def _choose(self, record: EpochRecord, limits: Limits) -> OpenEpoch | None:
         published = record.published

@@ -22,7 +22,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -37,8 +37,14 @@ from viewkeep.stores.lmdb.environment import Environment, make, release, share
 
 _ATTEMPTS = 5  # at a replay whose records are truncated meanwhile
 _PARTS = 256  # commits of one level and epoch
+_RECORDS = 5_000  # since the last snapshot, from which another one is due
+_BYTES = 64 << 20  # of them, or as much as the shard has
 _CHUNK_BYTES = 8 << 20  # of a snapshot
 _SWEPT = 1_000  # deleted rows with each commit, and twice as many as it writes
+
+
+class _Closing(Exception):
+    """The process gives up a snapshot."""
 
 
 class Replica:
@@ -55,8 +61,10 @@ class Replica:
         self._applied = set[Entry]()  # of later epochs
         self._threads = threading.RLock()
         self._reverted = 0  # this process has reverted epochs up to it
-        self.brought = 0  # bytes of records since the last snapshot that is known here
-        self.replayed = 0  # records
+        # Of the changelog since the last snapshot, at most; a process that has begun asks first.
+        self._records, self._bytes = _RECORDS, 0
+        self._snapshots: threading.Thread | None = None
+        self._is_closing = False
 
     @property
     def is_here(self) -> bool:
@@ -135,25 +143,53 @@ class Replica:
             environment = self._environment
             # What this replica has seen of that epoch is all; it need not be replayed again.
             state.go_on(environment, epoch + 1, 0)
-            self.brought = 0
+            self._records = self._bytes = 0
         if epoch in self._changelog.snapshots(self._shard):
             return None
         try:
             self._changelog.write_snapshot(self._shard, epoch, self._chunks(environment, epoch))
-        except EpochGone:  # so many epochs went by that another one is due
+        except (EpochGone, _Closing):  # so many epochs went by meanwhile, or the process ends
             return None
         self._changelog.truncate(self._shard, epoch)
         return epoch
 
+    def snapshot_if_due(self) -> None:
+        """Have a thread write a snapshot if the changelog has grown as large as the shard."""
+        if self._records < _RECORDS and self._bytes < max(_BYTES, self.used_bytes):
+            return
+        with self._threads:
+            if self._snapshots is None or not self._snapshots.is_alive():
+                self._snapshots = threading.Thread(target=self._snapshot, daemon=True)
+                self._snapshots.start()
+
     def close(self) -> None:
-        """Release the files."""
+        """Release the files. A snapshot that is being written is given up."""
+        self._is_closing = True
+        if self._snapshots is not None:
+            self._snapshots.join()
         with self._threads:
             for environment in [*self._retired, self._environment]:
                 if environment is not None:
                     release(environment)
             self._retired, self._environment, self._complete = [], None, -1
+        self._is_closing = False
 
     # -- private -----------------------------------------------------------------------------
+
+    def _note(self, data: bytes) -> None:
+        """A record was appended or replayed."""
+        self._records += 1
+        self._bytes += len(data)
+
+    def _snapshot(self) -> None:
+        """A snapshot, unless another worker has written one meanwhile."""
+        # The changelog may be full or out of reach: later commits try again.
+        with suppress(StoreError):
+            newest = max(self._changelog.snapshots(self._shard), default=0)
+            self._records = len(self._changelog.entries(self._shard, newest).entries)
+            self._bytes = self._changelog.size(self._shard, newest)
+            if self._records >= _RECORDS or self._bytes >= max(_BYTES, self.used_bytes):
+                self.snapshot()
 
     def _replay(self, upto: int | None) -> Environment:
         """Apply what is missing, in order."""
@@ -170,8 +206,7 @@ class Replica:
                     where = f"{self._changelog.uri}: shard {self._shard}, {entry}"
                     self._apply(environment, decode(data, where))
                     self._applied.add(entry)
-                    self.brought += len(data)
-                    self.replayed += 1
+                    self._note(data)
             after = max(after, upto or 0)
         self._complete = max(self._complete, after)
         self._applied = {entry for entry in self._applied if entry.epoch > self._complete}
@@ -204,7 +239,7 @@ class Replica:
                 if not agree(decode(present, str(entry)), record):
                     raise
             else:
-                self.brought += len(data)
+                self._note(data)
                 return entry
         raise StoreError(f"an epoch has more than {_PARTS} commits to one table of a shard")
 
@@ -263,6 +298,8 @@ class Replica:
         """The rows at an epoch as records, a few megabytes each."""
         number, held, size = 0, list[tuple[int, bytes, bytes]](), 0
         for table, key, row in state.whole(environment, epoch):
+            if self._is_closing:
+                raise _Closing
             held.append((table, key, row))
             size += len(key) + len(row)
             if size >= _CHUNK_BYTES:

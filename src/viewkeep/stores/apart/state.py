@@ -86,6 +86,7 @@ class ApartState(State, Views):
     def apply(self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
         self._newest = max(self._newest, epoch)
         self.replicas[shard].apply(epoch, horizon, writes)
+        self.replicas[shard].snapshot_if_due()
 
     def revert(self, shard: int, after: int, upto: int) -> None:
         self._newest = max(self._newest, upto)

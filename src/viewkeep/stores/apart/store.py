@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -43,6 +44,7 @@ class ApartStore(Store):
         self.url, self.inner = url, inner
         self.log, self.tables, self.meta = inner.log, inner.tables, inner.meta
         self.state = self.views = state
+        self._is_closed = False
 
     @classmethod
     def create(
@@ -78,12 +80,11 @@ class ApartStore(Store):
                     f"{changelog.uri} is the changelog of another database than {folder}"
                 )
             replicas = Path(options["state"]).absolute() / changelog.id
-            _begin(replicas)
             redo.complete(database.nodes)
         except BaseException:
             database.close()
             raise
-        state = ApartState(replicas, settings.shards, changelog, settings.map_size)
+        state = _share(replicas, settings, changelog)
         url = f"apart:{folder}?state={options['state']}&changelog={options['changelog']}"
         return cls(url, LmdbStore(database), state)
 
@@ -100,7 +101,9 @@ class ApartStore(Store):
         return Sizes(sizes.base_bytes, sizes.state_bytes + used, sizes.log_operations, tables)
 
     def close(self) -> None:
-        self.state.close()
+        if not self._is_closed:
+            self._is_closed = True
+            _release(self.state)
         self.inner.close()
 
 
@@ -120,6 +123,40 @@ def _parse(rest: str) -> tuple[Path, Mapping[str, str]]:
         options["changelog"] = os.path.abspath(options["changelog"])
     options["state"] = os.path.abspath(options["state"])
     return Path(path).absolute(), options
+
+
+_lock = threading.Lock()
+_shared: dict[tuple[Path, str], tuple[ApartState, int]] = {}  # with their uses
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _share(folder: Path, settings: FolderSettings, changelog: FolderChangelog) -> ApartState:
+    """This process's replicas in a folder: what they have replayed is known to all its stores."""
+    with _lock:
+        found = _shared.get((folder, changelog.uri))
+        if found is None:
+            _begin(folder)
+            found = ApartState(folder, settings.shards, changelog, settings.map_size), 0
+        _shared[folder, changelog.uri] = found[0], found[1] + 1
+        return found[0]
+
+
+def _release(state: ApartState) -> None:
+    with _lock:
+        for key, (candidate, uses) in list(_shared.items()):
+            if candidate is state:
+                _shared[key] = state, uses - 1
+                if uses == 1:
+                    del _shared[key]
+                    state.close()
 
 
 def _begin(folder: Path) -> None:
