@@ -28,6 +28,7 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.database import Database
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.local import run_epoch
+from viewkeep.stores.contract import START
 
 KEPT = "CREATE VIEW recent AS SELECT id, story FROM votes WHERE story % 2 = 0"
 STORIES = 50_000
@@ -87,14 +88,10 @@ def advance(db: Database, operations: int) -> tuple[Published, list]:
 def least(db: Database, published: Published, result: pl.DataFrame) -> dict[str, float]:
     """What the same rows cost without anything of ours around it."""
     spent: dict[str, float] = {}
-    ends = published.cut.offsets
+    splits = db.store.log.splits(START, published.cut)
 
     def read() -> list:
-        return [
-            batch
-            for node, end in enumerate(ends)
-            for batch in db.store.log.read(node, 0, end, None)
-        ]
+        return [batch for split in splits for batch in db.store.log.read(split)]
 
     spent["reading the log"], batches = timed(read)
     codec = RowCodec(db.schema("votes").columns)

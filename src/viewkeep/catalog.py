@@ -179,8 +179,8 @@ class Catalog:
             if not repaired:
                 return None
             left = {name: why for name, why in plan.failed.items() if name not in repaired}
-            offsets = self.store.log.head().offsets
-            repairs = {**plan.repairs, **dict.fromkeys(repaired, offsets)}
+            head = self.store.log.head()
+            repairs = {**plan.repairs, **dict.fromkeys(repaired, head)}
             return replace(plan, failed=left, repairs=repairs)
 
         self._commit(change)

@@ -37,7 +37,7 @@ from viewkeep.errors import (
 from viewkeep.inprocess import MEMORY, InProcess, create_in_memory
 from viewkeep.status import Status, status_of
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import ABSENT, Store, TableWrite
+from viewkeep.stores.contract import ABSENT, START, Cut, Store, TableWrite, united
 from viewkeep.types import Schema
 
 # Imported where they are used, so that reading one row loads neither SQL nor what backups need.
@@ -173,7 +173,7 @@ class Database:
         self._changed = driver.after_change if driver else lambda: None
         self.catalog, self.epochs = Catalog(store, self._changed), Epochs(store)
         self._reader = DatabaseReader(store, self.epochs, url)
-        self._written: dict[int, int] = {}  # node -> log end after this object's last write
+        self._written: Cut | None = None  # by this object
         self._lock = threading.Lock()
 
     @cached_property
@@ -446,17 +446,15 @@ class Database:
         if self._driver is not None:
             return self._driver.settle()
         with self._lock:
-            goal = dict(self._written)
+            goal = self._written
         deadline = None if timeout is None else time.monotonic() + timeout
         looks = Looks()
         while True:
             published = self.epochs.read().published
-            offsets = published.cut.offsets
-            behind = sum(max(0, end - offsets[node]) for node, end in goal.items())
-            if not behind:
+            if goal is None or published.cut.covers(goal):
                 return published
             if deadline is not None and time.monotonic() > deadline:
-                late = lag_seconds(self.epochs, published)
+                late, behind = lag_seconds(self.epochs, published), published.cut.short_of(goal)
                 raise Timeout(
                     f"after {timeout:g} s the views are {behind:,} of your operations behind "
                     f"({late:.1f} s); "
@@ -568,19 +566,18 @@ class Database:
         self._log(writes)
         return sum(len(write.keys) for write in writes)
 
-    def _log(self, writes: Sequence[TableWrite]) -> dict[int, int]:
-        """Hand operations to the store; the ends of the logs after them."""
+    def _log(self, writes: Sequence[TableWrite]) -> Cut:
+        """Hand operations to the store; the cut that covers them."""
         if not writes:
-            return {}
+            return START
         try:
-            ends = self.store.tables.write(writes)
+            cut = self.store.tables.write(writes)
         except DuplicateKey as error:
             raise self._duplicate(writes, error) from error
         with self._lock:
-            for node, end in ends.items():
-                self._written[node] = max(end, self._written.get(node, 0))
+            self._written = united((self._written, cut))
         self._changed()
-        return ends
+        return cut
 
     def _duplicate(self, writes: Sequence[TableWrite], error: DuplicateKey) -> DuplicateKey:
         """The store's error in the words of the table: which key it was."""

@@ -29,10 +29,10 @@ _SHOWN = 20  # operators
 
 
 @dataclass(frozen=True)
-class NodeStatus:
-    """One node log: where it ends, where the published cut lies in it, what it still keeps."""
+class LogStatus:
+    """One log: where it ends, where the published cut lies in it, what it still keeps."""
 
-    node: int
+    log: str
     end: int
     published: int
     kept: int
@@ -71,8 +71,10 @@ class Status:
 
     url: str
     epoch: int
-    nodes: tuple[NodeStatus, ...]
-    lag: int  # operations, all nodes
+    logs: tuple[LogStatus, ...]
+    covered: int  # operations before the published cut
+    written: int  # operations that the logs have taken
+    lag: int  # operations that no published epoch covers
     lag_seconds: float  # age of the oldest write that no published epoch covers
     operations_per_second: float | None  # of the last epoch; None if it lies long back
     views: tuple[ViewStatus, ...]
@@ -88,20 +90,19 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
     """Look at a database."""
     published = epochs.read().published
     head, sizes, current = store.log.head(), store.sizes(), catalog.current()
-    nodes = tuple(
-        NodeStatus(node, end, start, kept)
-        for node, (end, start, kept) in enumerate(
-            zip(head.offsets, published.cut.offsets, sizes.log_operations, strict=True)
-        )
+    logs = tuple(
+        LogStatus(log, end, published.cut.position(log), sizes.log_operations.get(log, 0))
+        for log, end in head.positions.items()
     )
     lease = holder(store)
-    lag = sum(max(0, node.lag) for node in nodes)
     return Status(
         url=url,
         epoch=published.epoch,
-        nodes=nodes,
-        lag=lag,
-        lag_seconds=lag_seconds(epochs, published) if lag else 0.0,
+        logs=logs,
+        covered=published.cut.operations,
+        written=head.operations,
+        lag=max(0, head.operations - published.cut.operations),
+        lag_seconds=0.0 if published.cut.covers(head) else lag_seconds(epochs, published),
         operations_per_second=_rate(published),
         views=tuple(
             _view(name, epochs, current, url)
@@ -182,10 +183,10 @@ def line(status: Status) -> str:
 
 def render(status: Status) -> Group:
     """A status for the terminal."""
-    nodes = Table("node", "log end", "published", "behind", "kept", header_style="bold")
-    for node in status.nodes:
-        figures = (node.end, node.published, node.lag, node.kept)
-        nodes.add_row(str(node.node), *[f"{figure:,}" for figure in figures])
+    logs = Table("log", "end", "published", "behind", "kept", header_style="bold")
+    for log in status.logs:
+        figures = (log.end, log.published, log.lag, log.kept)
+        logs.add_row(log.log, *[f"{figure:,}" for figure in figures])
     views = Table("view", "state", "loaded", header_style="bold")
     for view in status.views:
         views.add_row(view.name, view.state, view.progress)
@@ -195,7 +196,7 @@ def render(status: Status) -> Group:
     tables = f"tables: {', '.join(status.tables) or 'none'}"
     parts: list[Table | Text] = [views, _state_table(status)] if status.views else []
     parts += [Text(view.problem, style="red") for view in status.views if view.problem]
-    return Group(top, nodes, *parts, f"{tables}\n{sizes}\n{driver}")
+    return Group(top, logs, *parts, f"{tables}\n{sizes}\n{driver}")
 
 
 def _state_table(status: Status) -> Table:

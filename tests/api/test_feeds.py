@@ -127,7 +127,7 @@ class World:
         self.db, self.random = db, random.Random(seed)
         self.epochs = Epochs(db.store)
         self.lease = self.epochs.acquire()
-        self.writes: list[tuple[dict[int, int], dict[int, Row | None]]] = []
+        self.writes: list[tuple[dict[str, int], dict[int, Row | None]]] = []
         self.history: dict[int, dict[str, Rows]] = {}
         self.rows: dict[int, Row] = {}
         db.sql(TABLES)
@@ -137,7 +137,7 @@ class World:
     def write(self) -> None:
         chance = self.random
         effect: dict[int, Row | None] = {}
-        before = self.db.store.log.head().offsets
+        before = self.db.store.log.head()
         ids = chance.sample(range(12), chance.randrange(1, 5))
         if chance.random() < 0.3:
             self.db.delete_many("items", ids)
@@ -154,8 +154,8 @@ class World:
             ]
             self.db.put("items", made)
             effect = {row["id"]: row for row in made}
-        after = self.db.store.log.head().offsets
-        ends = {node: end for node, end in enumerate(after) if end > before[node]}
+        after = self.db.store.log.head().positions
+        ends = {log: end for log, end in after.items() if end > before.position(log)}
         if ends:
             self.writes.append((ends, effect))
 
@@ -167,7 +167,9 @@ class World:
         if epoch is None:
             return False
         if chance.random() < 0.3:
-            messages = [m for log in whole_logs(epoch) for m in run_sources(store, epoch, log)]
+            messages = [
+                m for log in whole_logs(store, epoch) for m in run_sources(store, epoch, log)
+            ]
             if load_plan(store, epoch.plan).program.levels > 1 and chance.random() < 0.5:
                 list(run_level(store, epoch, 1, range(store.state.shards), messages))
             self.epochs.release(self.lease)
@@ -177,7 +179,7 @@ class World:
         published = self.epochs.publish(self.lease.term, epoch, reports)
         rows: dict[int, Row | None] = {}
         for ends, effect in self.writes:
-            if all(end <= published.cut.offsets[node] for node, end in ends.items()):
+            if all(end <= published.cut.position(log) for log, end in ends.items()):
                 rows |= effect
         present = [row for row in rows.values() if row is not None]
         self.history[published.epoch] = recomputed(present)

@@ -194,9 +194,9 @@ def test_reads_never_go_back(site: Database, catch_up: CatchUp) -> None:
     with site.session() as session:
         session.get("scores", 1)
         database = database_id(site.store)
-        parts = read_token("s2", database, session.token, "session")
+        parts = read_token("s3", database, session.token, "session")
     assert int(parts[0]) == session.epoch == site.status().epoch
-    later = write_token("s2", database, [session.epoch + 1, *parts[1:]])
+    later = write_token("s3", database, [session.epoch + 1, *parts[1:]])
     with site.session(later, timeout=0.0) as behind:
         with pytest.raises(Timeout, match=r"view scores is at epoch \d+, and this session has"):
             behind.get("scores", 1)
@@ -249,30 +249,29 @@ def test_tokens_are_checked(site: Database, tmp_path: Path) -> None:
     session = site.session()
     session.put("votes", [{"id": n, "story": 1} for n in range(100, 120)])
     token = session.token
-    for wrong in ("", "x", token[:-1], token + "1", token.replace("s2", "s1"), "s2." + "9" * 5000):
+    for wrong in ("", "x", token[:-1], token + "1", token.replace("s3", "s2"), "s3." + "9" * 5000):
         with pytest.raises(InvalidToken):
             site.session(wrong)
     with pytest.raises(InvalidToken):
-        site.session(b"s2")  # type: ignore[arg-type]
+        site.session(b"s3")  # type: ignore[arg-type]
     with pytest.raises(InvalidToken, match="damaged: '' is no number"):
-        site.session(write_token("s2", database_id(site.store), ["1", "", "0", "0"]))
+        site.session(write_token("s3", database_id(site.store), ["1", "", "0", "0"]))
     for nodes in (2, 3):
         other = viewkeep.open(tmp_path / f"{nodes}.vk", nodes=nodes)
         with pytest.raises(InvalidToken, match="token of the session is of another database"):
             other.session(token)
         # A copy of a database that was made before those writes has its id, and not the writes.
-        parts = read_token("s2", database_id(site.store), token, "session")
-        copied = write_token("s2", database_id(other.store), parts)
-        message = "writes that this database does not" if nodes == 2 else "2 nodes; this one has 3"
-        with pytest.raises(InvalidToken, match=message):
+        parts = read_token("s3", database_id(site.store), token, "session")
+        copied = write_token("s3", database_id(other.store), parts)
+        with pytest.raises(InvalidToken, match="writes that this database does not"):
             other.session(copied)
         other.close()
 
 
-@given(st.text(max_size=40) | st.from_regex(r"s2(\.[0-9]{0,3}){0,5}", fullmatch=True))
+@given(st.text(max_size=40) | st.from_regex(r"s3(\.[0-9]{0,3}){0,5}", fullmatch=True))
 def test_any_text_is_a_token_or_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
-        read_token("s2", "0a1b", text, "session")
+        read_token("s3", "0a1b", text, "session")
 
 
 @given(

@@ -195,11 +195,10 @@ def _base(store: Store, node: int, table: int) -> list[Record]:
 
 
 def _log(store: Store, node: int) -> list[Record]:
-    end = store.log.head().offsets[node]
-    kept = store.sizes().log_operations[node]
+    split = store.log.splits(store.log.kept(), store.log.head())[node]
     return [
         (("log", batch.table, node, offset, key), row)
-        for batch in store.log.read(node, end - kept, end)
+        for batch in store.log.read(split)
         for offset, key, row in zip(
             batch.offsets.tolist(), batch.keys.to_list(), batch.rows.to_list(), strict=True
         )

@@ -53,14 +53,14 @@ class _Runner(Actor):
         """All tasks of an epoch, in any order, some of them twice or given up."""
         rng, store = self.rng, process.store
         program = load_plan(store, epoch.plan).program
-        shares = even_splits(program, epoch)
+        shares = even_splits(store, program, epoch)
         messages: list[Any] = []
         for split in rng.sample(flat := [s for share in shares for s in share], len(flat)):
             if rng.random() < 0.15:
                 self.happened("task run twice")
                 list(run_sources(store, epoch, split))
             messages += run_sources(store, epoch, split)
-        for level in range(1, levels_to_run(program, epoch, shares)):
+        for level in range(1, levels_to_run(store, program, epoch, shares)):
             sent, messages = messages, []
             rng.shuffle(sent)
             tasks = rng.randrange(1, store.state.shards + 1)

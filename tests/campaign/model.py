@@ -38,10 +38,10 @@ class Write:
     number: int
     table: int
     changes: tuple[Change, ...]
-    ends: Mapping[int, int]
+    ends: Mapping[str, int]
 
     def is_inside(self, cut: Cut) -> bool:
-        each = {end <= cut.offsets[node] for node, end in self.ends.items()}
+        each = {end <= cut.position(log) for log, end in self.ends.items()}
         if len(each) > 1:
             raise Finding(f"cut {cut} splits write {self.number}, which ends at {self.ends}")
         return each == {True}
@@ -51,15 +51,11 @@ class Write:
 class Model:
     """All writes in the order of their commits, and the rows after them."""
 
-    nodes: int
     writes: list[Write] = field(default_factory=list)
     rows: dict[int, Rows] = field(default_factory=dict)
-    offsets: list[int] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)  # of the logs' ends
     operations: int = 0
     numbers: int = 0  # of writes begun
-
-    def __post_init__(self) -> None:
-        self.offsets = [0] * self.nodes
 
     def new_number(self) -> int:
         self.numbers += 1
@@ -73,16 +69,16 @@ class Model:
         return [c for c in changes if c[1] is not None or c[0] in self.table(table)]
 
     def commit(
-        self, number: int, table: int, changes: Sequence[Change], ends: Mapping[int, int]
+        self, number: int, table: int, changes: Sequence[Change], ends: Mapping[str, int]
     ) -> None:
         """The store has these rows; `ends` are the ends of the logs that it touched."""
         done = self.effective(table, changes)
-        moved = {node: end for node, end in ends.items() if end > self.offsets[node]}
-        grown = sum(end - self.offsets[node] for node, end in moved.items())
+        before = {log: self.positions.get(log, 0) for log in ends}
+        moved = {log: end for log, end in ends.items() if end > before[log]}
+        grown = sum(end - before[log] for log, end in moved.items())
         if grown != len(done):
             raise Finding(f"a write of {len(done)} operations moved the logs by {grown}")
-        for node, end in moved.items():
-            self.offsets[node] = end
+        self.positions |= moved
         self.operations += len(done)
         apply(self.table(table), done)
         if done:

@@ -53,20 +53,20 @@ MUTANTS = (
     Mutant(
         "horizon-ignores-pins",
         "engine/housekeeping.py",
-        "horizon = min([published.epoch, *(pin.epoch for pin in pins)])",
+        "horizon = oldest.epoch",
         "horizon = published.epoch",
     ),
     Mutant(
         "sweep-past-the-published-epoch",
         "engine/housekeeping.py",
-        "horizon = min([published.epoch, *(pin.epoch for pin in pins)])",
+        "horizon = oldest.epoch",
         "horizon = published.epoch + 1",
     ),
     Mutant(
         "log-truncated-under-pins",
         "engine/housekeeping.py",
-        "min([published.cut, *(pin.cut for pin in pins)], key=lambda cut: cut.moment)",
-        "published.cut",
+        "store.log.truncate(oldest.cut, budget)",
+        "store.log.truncate(published.cut, budget)",
     ),
     Mutant(
         "feed-resumes-an-epoch-early",

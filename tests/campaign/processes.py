@@ -65,7 +65,7 @@ class ProcessRound:
         self.history: list[str] = []
         self.happened: Counter[str] = Counter()
         self.nodes = rng.choice((1, 2, 2, 3))
-        self.model = Model(self.nodes)
+        self.model = Model()
         self.announced: dict[int, Announced] = {}
         self.keys: dict[int, set[Key]] = {}  # of the rows that a write is about to write
         self.refused: set[int] = set()
@@ -317,7 +317,7 @@ class ProcessRound:
             pin = self.db.epochs.pin()
             head = self.db.store.log.head()
             self.listen(0.0)  # what was announced before it was written
-            while self.position.offsets != head.offsets:
+            while not self.position.covers(head):
                 after = self.db.store.log.bounded_cut(self.position, head, 1, 1)
                 self.take_write(after)
                 self.position = after
@@ -327,12 +327,12 @@ class ProcessRound:
 
     def take_write(self, after: Cut) -> None:
         """The next write in the log must be what was announced, whole, and once."""
-        before = self.position.offsets
-        ends = {n: stop for n, stop in enumerate(after.offsets) if stop > before[n]}
+        splits = [one for one in self.db.store.log.splits(self.position, after) if not one.is_empty]
+        ends = {split.log: split.stop for split in splits}
         changes: list[Change] = []
         tables = set()
-        for node, stop in ends.items():
-            for batch in self.db.store.log.read(node, before[node], stop):
+        for split in splits:
+            for batch in self.db.store.log.read(split):
                 tables.add(batch.table)
                 base = self.tables[batch.table]
                 for key, row in zip(batch.keys.to_list(), batch.rows.to_list(), strict=True):

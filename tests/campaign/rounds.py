@@ -56,7 +56,7 @@ class Round:
         self.world = World(
             seed, folder, disk, nodes, nodes * rng.choice((1, 2)), rng.choice(("full", "relaxed"))
         )
-        self.rng, self.model = self.world.rng, Model(nodes)
+        self.rng, self.model = self.world.rng, Model()
         self.world.on_write, self.world.interrupt = self.write, self.interrupted
         self.processes: dict[str, Process] = {}
         self.actors = {kind: kind(self) for kind in ACTORS}
@@ -229,10 +229,10 @@ class Round:
         for write in pending:
             if write.table not in names:
                 raise Finding("the table of a write was dropped while it was under way")
-            if self.is_there(db, names[write.table], write, sum(head.offsets)):
+            if self.is_there(db, names[write.table], write, head.operations):
                 if not write.may_be_done:
                     raise Finding("a refused write is there")
-                ends = dict(enumerate(head.offsets))
+                ends = head.positions
                 self.model.commit(write.number, write.table, write.changes, ends)
 
     def is_there(self, db: Any, table: str, write: _Pending, operations: int) -> bool:
@@ -355,7 +355,7 @@ class Round:
                 if one in follower.following:
                     follower.follow(self.process("follower"), one)
         self.actor(Session).act(self.process("session_user"))
-        if sum(watcher.store.inner.log.head().offsets) != self.model.operations:
+        if watcher.store.inner.log.head().operations != self.model.operations:
             raise Finding("the logs hold more or fewer operations than were written")
         for name, source in watcher.db.catalog.current().tables.items():
             found = multiset(watcher.db.scan(name).tuples())

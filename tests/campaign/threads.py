@@ -160,7 +160,7 @@ class ThreadRound:
         try:
             found = [self.rows(store, node, PAIRS) for node in range(store.tables.parts)]
             counters = [self.rows(store, node, COUNTERS) for node in range(store.tables.parts)]
-            logged = sum(store.log.head().offsets)
+            logged = store.log.head().operations
         finally:
             store.close()
         ids = [KEYS.decode_one(key)[0] for rows in found for key, _ in rows]

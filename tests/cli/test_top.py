@@ -76,7 +76,7 @@ def test_json(site: str) -> None:
     found = json.loads(shown(site, "--once", "--json"))
     assert found["epoch"] == 2
     assert 0 < found["loading"]["voters"]["share"] < 1
-    assert {"kept_per_second", "written_per_second", "nodes", "operators"} <= set(found)
+    assert {"kept_per_second", "written_per_second", "logs", "operators"} <= set(found)
 
 
 def test_an_empty_database(tmp_path: Path) -> None:

@@ -50,10 +50,10 @@ class Write:
     """One call of `store.tables.write`: its effect on the model, and where it lies in the logs."""
 
     effect: Callable[[Model], None]
-    positions: dict[int, int]
+    positions: dict[str, int]
 
     def inside(self, cut: Cut) -> bool:
-        each = {end <= cut.offsets[node] for node, end in self.positions.items()}
+        each = {cut.position(log) >= end for log, end in self.positions.items()}
         assert len(each) <= 1, "a cut splits a write"
         return each == {True}
 
@@ -139,10 +139,10 @@ class History:
             for step in steps:
                 step(model)
 
-        before = self.store.log.head().offsets
-        ends = self.store.tables.write(writes)
+        before = self.store.log.head()
+        ends = self.store.tables.write(writes).positions
         # A node whose rows did not exist is touched, but nothing is logged there.
-        logged = {node: end for node, end in ends.items() if end > before[node]}
+        logged = {log: end for log, end in ends.items() if end > before.position(log)}
         if logged:
             self.writes.append(Write(effect, logged))
 

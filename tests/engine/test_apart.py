@@ -132,7 +132,9 @@ def epoch_apart(
     program = load_plan(model.store, epoch.plan).program
     with machines.on(random.choice(MACHINES)) as other:
         if random.random() < 0.4:  # an attempt that ends in the middle
-            messages = [m for log in whole_logs(epoch) for m in run_sources(other, epoch, log)]
+            messages = [
+                m for log in whole_logs(other, epoch) for m in run_sources(other, epoch, log)
+            ]
             random.shuffle(messages)
             if program.levels > 1:
                 shards = random.sample(range(SHARDS), random.randrange(SHARDS))

@@ -15,8 +15,8 @@ from viewkeep.engine import changes
 from viewkeep.engine.blame import Blame
 from viewkeep.engine.changes import Tail, base_changes
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.log_splits import LogSplit
 from viewkeep.engine.programs import newest_plan
+from viewkeep.stores.contract import START
 from viewkeep.stores.lmdb import log
 
 pytestmark = pytest.mark.usefixtures("columns_lane")
@@ -56,7 +56,7 @@ def test_changes_of_tables_written_by_turns(
         program = newest_plan(store).program
         tails = [Tail(source, frozenset(("k", "x")), True) for source in program.sources]
         found: dict[str, list[pl.DataFrame]] = {}
-        split = LogSplit(0, 0, store.log.head().offsets[0])
+        (split,) = store.log.splits(START, store.log.head())
         for tail, delta in base_changes(store, split, tails, Blame(program)):
             assert delta.columns == ["k", "x", WEIGHT, KEY]
             found.setdefault(tail.source.table, []).append(delta)

@@ -109,7 +109,7 @@ def one_epoch(model: History, epochs: Epochs, term: int, limits: Limits, random:
     if epoch is None:
         return False
     if random.random() < 0.3:  # a first attempt that ends before it is published
-        messages = [m for log in whole_logs(epoch) for m in run_sources(store, epoch, log)]
+        messages = [m for log in whole_logs(store, epoch) for m in run_sources(store, epoch, log)]
         random.shuffle(messages)
         if load_plan(store, epoch.plan).program.levels > 1:
             list(run_level(store, epoch, 1, range(store.state.shards), messages))

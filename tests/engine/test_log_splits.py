@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import chain, pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -18,7 +20,7 @@ from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.local import catch_up, run_epoch
-from viewkeep.engine.log_splits import LogSplit, even_splits, levels_to_run, whole_logs
+from viewkeep.engine.log_splits import even_splits, is_whole, levels_to_run, whole_logs
 from viewkeep.engine.operators import executors
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import reports_of
@@ -27,7 +29,9 @@ from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregates.ordered import TIMES
 from viewkeep.plan.program import Program
 from viewkeep.stores import create_store
-from viewkeep.stores.contract import Chunk, Cut, Store
+from viewkeep.stores.contract import Capabilities, Chunk, LogSplit, Store
+from viewkeep.stores.lmdb.cuts import cut_at
+from viewkeep.stores.lmdb.parts import LmdbLog
 
 from .history import History
 
@@ -47,10 +51,19 @@ def _small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_splits, "_LEAST", 1)
 
 
+def store_of(epoch: OpenEpoch) -> Store:
+    """As much of a store as has to do with splits."""
+    nodes = [None] * len(epoch.cut.positions)
+    log = LmdbLog(cast(Any, SimpleNamespace(database=SimpleNamespace(nodes=nodes))))
+    return cast(Store, SimpleNamespace(log=log, capabilities=Capabilities()))
+
+
 def opened(counts: list[int], tasks: int, loading: Loading | None = None) -> OpenEpoch:
     starts = tuple(10 * node for node in range(len(counts)))
     stops = tuple(start + count for start, count in zip(starts, counts, strict=True))
-    return OpenEpoch(2, Cut(1, starts), Cut(2, stops), 1, 1, loading or {}, 100, 0, tasks=tasks)
+    return OpenEpoch(
+        2, cut_at(1, starts), cut_at(2, stops), 1, 1, loading or {}, 100, 0, tasks=tasks
+    )
 
 
 def sizes(shares: list[list[LogSplit]]) -> list[int]:
@@ -58,18 +71,18 @@ def sizes(shares: list[list[LogSplit]]) -> list[int]:
 
 
 def even(epoch: OpenEpoch, program: Program = NO_VIEWS) -> list[list[LogSplit]]:
-    return [list(share) for share in even_splits(program, epoch)]
+    return [list(share) for share in even_splits(store_of(epoch), program, epoch)]
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=6), st.integers(1, 9))
 def test_every_operation_is_in_one_share(counts: list[int], tasks: int) -> None:
     epoch = opened(counts, tasks)
     shares = even(epoch)
-    found: dict[int, list[LogSplit]] = {}
+    found: dict[str, list[LogSplit]] = {}
     for split in chain.from_iterable(shares):
-        found.setdefault(split.node, []).append(split)
-    for log in whole_logs(epoch):
-        parts = sorted(found[log.node])
+        found.setdefault(split.log, []).append(split)
+    for log in whole_logs(store_of(epoch), epoch):
+        parts = sorted(found[log.log])
         assert (parts[0].start, parts[-1].stop) == (log.start, log.stop)
         assert all(one.stop == other.start for one, other in pairwise(parts))
     assert sum(sizes(shares)) == epoch.operations
@@ -103,13 +116,13 @@ def test_few_operations_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_splits, "_LEAST", 100)
     for counts, tasks in (([0, 199], 2), ([0, 0], 4), ([10, 30], 64)):
         epoch = opened(counts, tasks)
-        assert even(epoch) == [[log] for log in whole_logs(epoch)]
+        assert even(epoch) == [[log] for log in whole_logs(store_of(epoch), epoch)]
     assert sizes(even(opened([0, 300], 64))) == [100, 100, 100]
 
 
 def test_logs_stay_whole_where_rows_are_loaded() -> None:
     epoch = opened([5, 900], 2, {"feed": {"0": "", "1": ""}})
-    assert even(epoch) == [[log] for log in whole_logs(epoch)]
+    assert even(epoch) == [[log] for log in whole_logs(store_of(epoch), epoch)]
 
 
 def test_the_one_log_of_views_that_are_written_at_level_0_stays_whole(history: History) -> None:
@@ -153,14 +166,14 @@ def test_logs_cut_anywhere_give_the_same_bytes(history: History, selects: list[s
     assert epoch is not None
     assert not epoch.loading
     program = load_plan(store, epoch.plan).program
-    node, start, stop = max(whole_logs(epoch), key=lambda log: log.stop - log.start)
-    others = [log for log in whole_logs(epoch) if log.node != node]
+    hot = max(whole_logs(store, epoch), key=lambda log: log.operations)
+    others = [log for log in whole_logs(store, epoch) if log != hot]
     written = []
-    for at in range(start + 1, stop):
-        cut = [LogSplit(node, start, at), LogSplit(node, at, stop), *others]
+    for at in range(1, hot.operations):
+        cut = [*store.log.divide(hot, [at, hot.operations - at]), *others]
         run(store, epoch, program, cut[:: 1 if at % 2 else -1])
         written.append(state_of(store, program, epoch.epoch))
-    run(store, epoch, program, [LogSplit(node, at, at + 1) for at in range(start, stop)] + others)
+    run(store, epoch, program, store.log.divide(hot, [1] * hot.operations) + others)
     written.append(state_of(store, program, epoch.epoch))
     reports = run_epoch(store, epoch)
     written.append(state_of(store, program, epoch.epoch))
@@ -184,7 +197,7 @@ def test_many_tasks_of_a_hot_row(history: History, selects: list[str]) -> None:
         program = load_plan(history.store, epoch.plan).program
         shares = even(epoch, program)
         assert len(shares) == (2 if program.at_level(0) else tasks)
-        assert not all(s.is_whole(epoch) for s in chain.from_iterable(shares))
+        assert not all(is_whole(epoch, s) for s in chain.from_iterable(shares))
         epochs.publish(term, epoch, run_epoch(history.store, epoch, tasks))
         history.check()
 
@@ -209,7 +222,7 @@ def test_whoever_runs_an_epoch_rounds_as_others_did(history: History) -> None:
         epoch = epochs.open_next(term, Limits(tasks=tasks))
         assert epoch is not None
         program = load_plan(store, epoch.plan).program
-        assert len(even_splits(program, epoch)) == 3  # as when it was opened
+        assert len(even_splits(store, program, epoch)) == 3  # as when it was opened
         run_epoch(store, epoch, tasks)
         written.append(state_of(store, program, epoch.epoch))
     assert all(state == written[0] for state in written)
@@ -220,7 +233,11 @@ def test_a_level_that_lacks_is_an_error(history: History) -> None:
     epochs = Epochs(history.store)
     epoch = epochs.open_next(epochs.acquire().term, Limits())
     assert epoch is not None
-    sent = [m for log in whole_logs(epoch) for m in run_sources(history.store, epoch, log)]
+    sent = [
+        m
+        for log in whole_logs(history.store, epoch)
+        for m in run_sources(history.store, epoch, log)
+    ]
     with pytest.raises(PipelineError, match="a level that did not run"):
         reports_of(sent)
     assert len(reports_of(m for m in sent if m[0] == REPORT)) == 2
@@ -228,7 +245,7 @@ def test_a_level_that_lacks_is_an_error(history: History) -> None:
 
 def run(store: Store, epoch: OpenEpoch, program: Program, splits: list[LogSplit]) -> None:
     messages: list[Message] = [m for s in splits for m in run_sources(store, epoch, s)]
-    for level in range(1, levels_to_run(program, epoch, [splits])):
+    for level in range(1, levels_to_run(store, program, epoch, [splits])):
         messages = list(run_level(store, epoch, level, range(store.state.shards), messages))
 
 
@@ -243,14 +260,14 @@ def state_of(store: Store, program: Program, epoch: int) -> list[Chunk]:
 
 def test_values_that_came_and_went_are_not_sent(history: History) -> None:
     epoch = opened_after_updates(history, "SELECT g, MIN(x) AS lo FROM items GROUP BY g")
-    values = pl.concat(sent_by(history, epoch, whole_logs(epoch), "values0"))
+    values = pl.concat(sent_by(history, epoch, whole_logs(history.store, epoch), "values0"))
     assert sorted(values[TIMES].to_list()) == [-1, 1]  # the first value and the last
 
 
 def test_of_a_hot_row_few_changes_are_sent(history: History) -> None:
     epoch = opened_after_updates(history, KEYED[0])
-    node, start, stop = max(whole_logs(epoch), key=lambda log: log.operations)
-    cut = [LogSplit(node, start, start + 20), LogSplit(node, start + 20, stop)]
+    hot = max(whole_logs(history.store, epoch), key=lambda log: log.operations)
+    cut = history.store.log.divide(hot, [20, hot.operations - 20])
     sent = sent_by(history, epoch, cut, "rows")
     assert [sorted(rows[WEIGHT].to_list()) for rows in sent] == [[-1, 1], [-1, 1]]
 

@@ -9,14 +9,14 @@ from viewkeep.engine.epochs import Limits, OpenEpoch, Published
 from viewkeep.engine.pace import ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
 from viewkeep.engine.report import Report
 from viewkeep.plan.program import Program
-from viewkeep.stores.contract import Cut
+from viewkeep.stores.contract import START, Cut
 
 EMPTY = Program((), {})
 
 
 def epoch(number: int, seconds: float, more: bool = True, loading: bool = False) -> Published:
     left = {"feed": {"0": "00"}} if loading else {}
-    return Published(number, Cut(0, (0,)), 1, loading=left, seconds=seconds, more=more)
+    return Published(number, START, 1, loading=left, seconds=seconds, more=more)
 
 
 def test_grows_to_the_limits_while_epochs_are_short() -> None:
@@ -89,7 +89,7 @@ def test_epochs_are_some_time_apart_unless_there_is_a_backlog() -> None:
 
 def opened(operations: int, loading: bool = False) -> OpenEpoch:
     left = {"feed": {"0": "00"}} if loading else {}
-    return OpenEpoch(1, Cut(0, (0,)), Cut(0, (operations,)), 1, 0, left, 1, 0)
+    return OpenEpoch(1, START, Cut(operations=operations), 1, 0, left, 1, 0)
 
 
 def test_an_epoch_of_little_work_runs_in_one_task() -> None:

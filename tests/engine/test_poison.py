@@ -113,7 +113,7 @@ def test_the_others_go_on(history: History) -> None:
     step(history)
     assert ready(history.store) == HEALTHY
     published = Epochs(history.store).read().published
-    assert published.cut.offsets == history.store.log.head().offsets
+    assert published.cut.positions == history.store.log.head().positions
 
 
 def test_who_reads_a_failed_view_is_told_the_root(history: History) -> None:
@@ -239,7 +239,7 @@ def test_tasks_of_an_abandoned_epoch_change_nothing(history: History) -> None:
     with pytest.raises(OperatorFailed) as raised:
         run_epoch(store, epoch)
     leave_out(store, term, epoch, {raised.value.operator: "poisoned"})
-    for split in whole_logs(epoch):
+    for split in whole_logs(history.store, epoch):
         list(run_sources(store, epoch, split))  # before the next one opens: a late task
     following = epochs.open_next(term, Limits())
     assert following is not None
@@ -247,7 +247,7 @@ def test_tasks_of_an_abandoned_epoch_change_nothing(history: History) -> None:
     assert following.start == epoch.start
     with pytest.raises(Fenced):
         epochs.open_epoch(epoch.epoch)
-    for split in whole_logs(epoch):
+    for split in whole_logs(history.store, epoch):
         with pytest.raises(Fenced):
             list(run_sources(store, epoch, split))
     with pytest.raises(Fenced):
@@ -256,7 +256,7 @@ def test_tasks_of_an_abandoned_epoch_change_nothing(history: History) -> None:
         epochs.abandon(term, epoch)
     epochs.publish(term, following, run_epoch(store, following))
     history.check()
-    for split in whole_logs(epoch):
+    for split in whole_logs(history.store, epoch):
         with pytest.raises((Fenced, EpochGone)):
             list(run_sources(store, epoch, split))
     history.check()

@@ -26,7 +26,7 @@ from viewkeep.engine.exchange import REPORT, Exchanged, Outbox, encode_keys
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.log_splits import LogSplit, levels_to_run, whole_logs
+from viewkeep.engine.log_splits import levels_to_run, whole_logs
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.spool import Message
@@ -36,7 +36,7 @@ from viewkeep.sql.parse.syntax import parse
 from viewkeep.sql.statements.analyse import analyse
 from viewkeep.sql.statements.nodes import CreateView
 from viewkeep.stores import create_store
-from viewkeep.stores.contract import Chunk, Found, Store
+from viewkeep.stores.contract import Chunk, Found, LogSplit, Store
 
 from .history import FOLDER, History
 
@@ -217,11 +217,11 @@ class Play:
         self.patch.setattr(changes, "_MUCH", random.choice([1, 300, 1 << 20]))
         self.patch.setattr(frames, "_FEW", random.choice([0, 1_000]))
         messages: list[Message] = []
-        shares = cut_anywhere(epoch, random)
+        shares = cut_anywhere(store, epoch, random)
         for split in random.sample(shares, len(shares)):
             messages += run_sources(store, epoch, split)
         if levels == program.levels:
-            levels = levels_to_run(program, epoch, [shares])
+            levels = levels_to_run(store, program, epoch, [shares])
         for number in range(1, levels):
             sent, messages = messages, []
             random.shuffle(sent)
@@ -233,16 +233,17 @@ class Play:
         return [Report.decode(blob) for shard, blob in messages if shard == REPORT]
 
 
-def cut_anywhere(epoch: OpenEpoch, random: Random) -> list[LogSplit]:
+def cut_anywhere(store: Store, epoch: OpenEpoch, random: Random) -> list[LogSplit]:
     """The epoch's logs, cut at any places if they may be; splits may be empty."""
-    found = whole_logs(epoch)
+    found = whole_logs(store, epoch)
     if epoch.loading:
         return found
     cut = []
-    for node, start, stop in found:
-        inner = sorted(random.randint(start, stop) for _ in range(random.choice([0, 0, 1, 3])))
-        ends = [start, *inner, stop]
-        cut += [LogSplit(node, *pair) for pair in pairwise(ends)]
+    for log in found:
+        count = random.choice([0, 0, 1, 3])
+        inner = sorted(random.randint(0, log.operations) for _ in range(count))
+        ends = [0, *inner, log.operations]
+        cut += store.log.divide(log, [stop - start for start, stop in pairwise(ends)])
     return cut
 
 

@@ -31,7 +31,7 @@ def test_the_database(site: Database, client: httpx.Client, catch_up: CatchUp) -
     status = site.status()
     assert found["viewkeep_published_epoch"] == status.epoch
     assert found["viewkeep_operations_total"] == 17
-    assert found['viewkeep_lag_operations{node="0"}'] == 0
+    assert found['viewkeep_lag_operations{log="node-0"}'] == 0
     assert found["viewkeep_lag_seconds"] == 0
     assert found["viewkeep_base_bytes"] == status.base_bytes > 0
     assert found["viewkeep_state_bytes"] == status.state_bytes > 0

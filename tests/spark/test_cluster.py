@@ -92,7 +92,7 @@ def test_pipeline_on_a_cluster(master: str, db: Database, spark: SparkSession) -
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == "executors: 2"
-        assert db.epochs.read().published.cut.offsets == db.store.log.head().offsets
+        assert db.epochs.read().published.cut.positions == db.store.log.head().positions
     verdicts = db.verify(spark=spark)
     assert all(verdict.ok for verdict in verdicts), "\n".join(map(str, verdicts))
 

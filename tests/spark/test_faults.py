@@ -103,13 +103,8 @@ class Scene:
 
     def await_head(self) -> None:
         """Until the published cut covers all that is written now."""
-        goal = self.db.store.log.head().offsets
-        self._until(
-            lambda: all(
-                a >= b
-                for a, b in zip(self.db.epochs.read().published.cut.offsets, goal, strict=True)
-            )
-        )
+        goal = self.db.store.log.head()
+        self._until(lambda: self.db.epochs.read().published.cut.covers(goal))
 
     def close(self) -> None:
         """End the processes: the writer at once, the driver by SIGTERM, which it takes cleanly."""

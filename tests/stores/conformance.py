@@ -24,6 +24,7 @@ from viewkeep.stores import open_store
 from viewkeep.stores.contract import (
     ABSENT,
     NONE,
+    START,
     Cut,
     Floor,
     Kind,
@@ -133,11 +134,11 @@ def scan_all(store: Store, table: int, limit: int = 3, **options: Any) -> dict[b
 def log_entries(
     store: Store, start: Cut, stop: Cut, tables: frozenset[int] | None = None
 ) -> list[list[tuple[int, int, int, bytes, bytes | None, bytes | None]]]:
-    """Per node: (offset, table, kind, key, row, before) in log order."""
+    """Per log: (offset, table, kind, key, row, before) in log order."""
     result = []
-    for node in range(store.tables.parts):
+    for split in store.log.splits(start, stop):
         entries = []
-        for batch in store.log.read(node, start.offsets[node], stop.offsets[node], tables):
+        for batch in store.log.read(split, tables):
             assert batch.before is not None
             entries += list(
                 zip(
@@ -152,10 +153,6 @@ def log_entries(
             )
         result.append(sorted(entries))
     return result
-
-
-def origin(store: Store) -> Cut:
-    return Cut(0, (0,) * store.tables.parts)
 
 
 @pytest.fixture
@@ -182,9 +179,9 @@ class BaseSuite:
         assert names(store, [2, 9, 1, 2]) == ["two", None, "one", "two"]
 
     def test_an_empty_write_does_nothing(self, store: Store) -> None:
-        assert store.tables.write([]) == {}
-        assert store.tables.write([put([])]) == {}
-        assert store.log.head() == origin(store)
+        assert store.tables.write([]).positions == {}
+        assert store.tables.write([put([])]).positions == {}
+        assert store.log.head().operations == 0
 
     def test_partial_put_keeps_the_other_columns(self, store: Store) -> None:
         store.tables.write([put([1])])
@@ -215,7 +212,7 @@ class BaseSuite:
     def test_deleting_absent_rows_logs_nothing(self, store: Store) -> None:
         store.tables.write([delete([1])])
         store.tables.write([delete(range(10))])
-        assert sum(store.log.head().offsets) == 0
+        assert store.log.head().operations == 0
 
     def test_expect_absent_refuses_the_whole_call(self, store: Store) -> None:
         store.tables.write([put([5], "kept")])
@@ -257,14 +254,14 @@ class BaseSuite:
         ):
             with pytest.raises(InvalidRow):
                 store.tables.write([put([2]), bad])
-        assert store.log.head() == origin(store)
+        assert store.log.head().operations == 0
         assert names(store, [1, 2]) == [None, None]
 
     def test_large_rows(self, store: Store) -> None:
         big = ROWS.encode_one((1, "x" * (3 << 20), 1))
         store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, [key(1), key(2), key(1)], [big] * 3)])
         assert store.tables.get(TABLE, [key(1)]) == [big]
-        entries = log_entries(store, origin(store), store.log.head())
+        entries = log_entries(store, START, store.log.head())
         assert sum(map(len, entries)) == 3
 
     def test_drop_table_within_a_budget(self, store: Store) -> None:
@@ -351,10 +348,10 @@ class ScanSuite:
             assert scan_all(store, TABLE, limit=limit, at=cut, reverse=True) == then
         part = scan_all(store, TABLE, at=cut, start=key(2), stop=key(8))
         assert part == {k: r for k, r in then.items() if key(2) <= k < key(8)}
-        assert scan_all(store, TABLE, at=origin(store)) == {}
+        assert scan_all(store, TABLE, at=START) == {}
         assert scan_all(store, TABLE, at=store.log.head()) == now
         keys = [key(n) for n in (3, 0, 14, 5, 99, 3, 9)]
-        for rows, at in ((then, cut), (now, store.log.head()), ({}, origin(store))):
+        for rows, at in ((then, cut), (now, store.log.head()), ({}, START)):
             assert store.tables.get(TABLE, keys, at) == [rows.get(one) for one in keys]
             assert [store.tables.get(TABLE, [one], at)[0] for one in keys] == store.tables.get(
                 TABLE, keys, at
@@ -408,7 +405,7 @@ class LogSuite:
         store.tables.write([put([1], "c")])
         a, b, c = (row(1, name, 10) for name in "abc")
         node = crc32(key(1)) % store.tables.parts
-        entries = log_entries(store, origin(store), store.log.head())[node]
+        entries = log_entries(store, START, store.log.head())[node]
         assert [entry[0] for entry in entries] == [0, 1, 2, 3]
         assert [entry[2:] for entry in entries] == [
             (Kind.PUT, key(1), a, None),
@@ -419,7 +416,7 @@ class LogSuite:
 
     def test_same_key_twice_in_one_write(self, store: Store) -> None:
         store.tables.write([put([1, 2, 1, 1], "x")])
-        entries = log_entries(store, origin(store), store.log.head())
+        entries = log_entries(store, START, store.log.head())
         mine = [entry for node in entries for entry in node if entry[3] == key(1)]
         assert [entry[5] for entry in mine] == [None, row(1, "x", 10), row(1, "x", 10)]
 
@@ -453,7 +450,7 @@ class LogSuite:
                     writes.append(put(numbers, name, **options.get(kind, {})))
             store.tables.write(writes)
         found: dict[int, list[tuple[int, bytes | None, bytes | None]]] = {}
-        for node in log_entries(store, origin(store), store.log.head()):
+        for node in log_entries(store, START, store.log.head()):
             for _, _, done, full, after, before in node:
                 (number,) = KEYS.decode_one(full)
                 found.setdefault(number, []).append((done, after, before))
@@ -463,30 +460,39 @@ class LogSuite:
     def test_positions_are_the_ends_of_the_logs(self, store: Store) -> None:
         total = 0
         for numbers in ([1], range(50), [2], []):
-            for node, end in store.tables.write([put(numbers)]).items():
-                assert store.log.head().offsets[node] == end
+            cut = store.tables.write([put(numbers)])
+            head = store.log.head()
+            assert head.covers(cut)
+            assert all(head.position(log) == end for log, end in cut.positions.items())
             total += len(list(numbers))
-            assert sum(store.log.head().offsets) == total
+            assert store.log.head().operations == total
 
     def test_many_operations_in_any_range(self, store: Store) -> None:
         for start in range(0, 60, 3):
             store.tables.write([put(range(start, start + 3)), put([start], table=OTHER)])
         store.tables.write([put(range(10_000))])
-        everything = log_entries(store, origin(store), store.log.head())
-        for node in range(store.tables.parts):
-            assert [entry[0] for entry in everything[node]] == list(range(len(everything[node])))
+        everything = log_entries(store, START, store.log.head())
+        whole = store.log.splits(START, store.log.head())
+        for log, entries in zip(whole, everything, strict=True):
+            assert [entry[0] for entry in entries] == list(range(log.stop))
+            assert log.operations == len(entries)
         source = random.Random(1)
         for _ in range(30):
-            for node in range(store.tables.parts):
-                end = len(everything[node])
-                low, high = sorted(source.sample(range(end + 1), 2))
-                offsets = [
-                    offset
-                    for batch in store.log.read(node, low, high)
-                    for offset in batch.offsets.tolist()
-                ]
-                assert sorted(offsets) == list(range(low, high))
-        only = log_entries(store, origin(store), store.log.head(), frozenset([OTHER]))
+            for log in whole:
+                sizes = [source.randrange(1, 1 + log.operations // 3) for _ in range(3)]
+                pieces = store.log.divide(log, sizes)
+                assert pieces == store.log.divide(log, sizes)
+                read = []
+                for piece in pieces:
+                    offsets = [
+                        offset
+                        for batch in store.log.read(piece)
+                        for offset in batch.offsets.tolist()
+                    ]
+                    assert len(offsets) == piece.operations
+                    read += sorted(offsets)
+                assert read == list(range(log.stop))
+        only = log_entries(store, START, store.log.head(), frozenset([OTHER]))
         assert sum(map(len, only)) == 20
         assert {entry[1] for node in only for entry in node} == {OTHER}
 
@@ -503,24 +509,25 @@ class LogSuite:
             rounds += 1
         assert rounds >= 3
         assert log_entries(store, middle, end) == later
-        assert sum(store.sizes().log_operations) == 40
-        for node in range(store.tables.parts):
+        assert sum(store.sizes().log_operations.values()) == 40
+        assert store.log.kept().positions == middle.positions
+        for split in store.log.splits(START, end):
             with pytest.raises(EpochGone):
-                list(store.log.read(node, 0, end.offsets[node]))
+                list(store.log.read(split))
         while store.log.truncate(end):
             pass
         assert store.log.head() == end
         store.tables.write([put([1])])
-        assert sum(store.log.head().offsets) == sum(end.offsets) + 1
-        assert store.log.head().moment > end.moment
+        assert store.log.head().operations == end.operations + 1
+        assert store.log.head().watermark > end.watermark
 
     def test_the_oldest_write_after_a_cut(self, store: Store) -> None:
-        cuts, moments = [origin(store)], []
+        cuts, moments = [START], []
         assert store.log.first_after(cuts[0]) is None
         for number in range(12):
             store.tables.write([put(range(number, number + 1 + number % 3))])
             cuts.append(store.log.head())
-            moments.append(cuts[-1].moment)
+            moments.append(cuts[-1].watermark)
         for cut, moment in zip(cuts, moments, strict=False):
             assert store.log.first_after(cut) == moment
         assert store.log.first_after(cuts[-1]) is None
@@ -531,38 +538,37 @@ class LogSuite:
         store.log.truncate(cuts[-1])
         assert store.log.first_after(cuts[-1]) is None
         store.tables.write([put([1])])
-        assert store.log.first_after(cuts[-1]) == store.log.head().moment
+        assert store.log.first_after(cuts[-1]) == store.log.head().watermark
 
     def test_bounded_cut_splits_no_write(self, store: Store) -> None:
-        cuts = [origin(store)]
+        cuts = [store.log.head()]
         source = random.Random(2)
         for _ in range(40):
             count = source.choice([1, 1, 2, 7])
             store.tables.write([put(source.sample(range(1000), count))])
             cuts.append(store.log.head())
-        known = {cut.offsets for cut in cuts}
+        known = [cut.positions for cut in cuts]
         for budget in (1, 2, 5, 30, 10_000):
             at = cuts[0]
             steps = 0
-            while at.offsets != cuts[-1].offsets:
+            while not at.covers(cuts[-1]):
                 after = store.log.bounded_cut(at, cuts[-1], budget, 1 << 40)
-                index = [cut.offsets for cut in cuts].index(after.offsets)
-                before = [cut.offsets for cut in cuts].index(at.offsets)
-                assert after.offsets in known
-                used = sum(after.offsets) - sum(at.offsets)
+                index = known.index(after.positions)
+                before = known.index(at.positions)
+                used = after.operations - at.operations
                 assert used <= budget or index == before + 1
                 if index + 1 < len(cuts):
-                    assert sum(cuts[index + 1].offsets) - sum(at.offsets) > budget
+                    assert cuts[index + 1].operations - at.operations > budget
                 at, steps = after, steps + 1
             assert steps == 1 or budget < 10_000
-            assert at.moment <= cuts[-1].moment
+            assert at.watermark <= cuts[-1].watermark
 
     def test_bounded_cut_by_bytes(self, store: Store) -> None:
         for number in range(20):
             store.tables.write([put([number], "x" * 1000)])
-        at, end = origin(store), store.log.head()
+        at, end = START, store.log.head()
         steps = 0
-        while at.offsets != end.offsets:
+        while not at.covers(end):
             at = store.log.bounded_cut(at, end, 1 << 40, 5000)
             steps += 1
         assert 4 <= steps <= 10
@@ -574,7 +580,7 @@ class LogSuite:
         for number in range(4):
             store.tables.write([put([number])])
         cut = store.log.bounded_cut(middle, store.log.head(), 2, 1 << 40)
-        assert sum(cut.offsets) - sum(middle.offsets) == 2
+        assert cut.operations - middle.operations == 2
 
 
 class StateSuite:
@@ -927,4 +933,4 @@ class MetaSuite:
         sizes = store.sizes()
         assert sizes.base_bytes > 0
         assert sizes.state_bytes > 0
-        assert sum(sizes.log_operations) == 10
+        assert sum(sizes.log_operations.values()) == 10

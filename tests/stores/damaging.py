@@ -17,7 +17,8 @@ from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Corrupt, StoreError
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import Cut, Kind, StateWrite, TableWrite
+from viewkeep.stores.contract import START, Kind, StateWrite, TableWrite
+from viewkeep.stores.lmdb.cuts import cut_at
 from viewkeep.types import BIGINT, STRING, Column
 
 ROWS = RowCodec((Column("id", BIGINT), Column("name", STRING)))
@@ -66,13 +67,13 @@ def reads(store):
         yield lambda table=table: _chunk(store.tables.scan(0, table, start=key(900), limit=50))
         yield lambda table=table: _chunk(
             store.tables.scan(
-                0, table, start=key(900), stop=key(1000), limit=500, at=Cut(1, (700,))
+                0, table, start=key(900), stop=key(1000), limit=500, at=cut_at(1, (700,))
             )
         )
     yield lambda: _log(store, 0)
     yield lambda: _log(store, 1_234)
-    yield lambda: store.log.head().offsets
-    yield lambda: store.log.bounded_cut(Cut(0, (0,)), store.log.head(), 700, 1 << 30).offsets
+    yield lambda: store.log.head().positions
+    yield lambda: store.log.bounded_cut(START, store.log.head(), 700, 1 << 30).positions
     table = TABLES[0]
     for at in (2, 3, 4, None):
         for number in numbers:
@@ -99,7 +100,7 @@ def _chunk(chunk):
 
 
 def _log(store, start):
-    batches = store.log.read(0, start, store.log.head().offsets[0])
+    batches = store.log.read(*store.log.splits(cut_at(0, (start,)), store.log.head()))
     return [
         (b.table, b.offsets.tolist(), b.kinds.tolist(), list(b.keys), list(b.rows), list(b.before))
         for b in batches

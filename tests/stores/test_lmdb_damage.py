@@ -12,10 +12,11 @@ from viewkeep.access.damage import damaged_tables
 from viewkeep.errors import Corrupt
 from viewkeep.plan.nodes import Source
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import Cut, StateWrite
+from viewkeep.stores.contract import START, StateWrite
+from viewkeep.stores.lmdb.cuts import cut_at
 from viewkeep.types import BIGINT, Column, Schema
 
-from .conformance import TABLE, key, log_entries, origin, put, row
+from .conformance import TABLE, key, log_entries, put, row
 from .processes import run_python
 
 DAMAGING = str(Path(__file__).with_name("damaging.py"))
@@ -185,14 +186,14 @@ def test_a_record_of_no_bytes_is_damaged(path, number):
 def test_a_log_segment_of_no_bytes_is_damaged(path):
     """The last segment: its key stands in the file after others of the same bytes."""
     with closing(open_store(str(path))) as store:
-        end = store.log.head().offsets[0]
+        end = store.log.head().operations
         put_at = end.to_bytes(8, "big")
         store.tables.write([put([500])])
     zero_header(path, "node-0", put_at)
     with closing(open_store(str(path))) as store:
         for read in (
             lambda: store.log.head(),
-            lambda: log_entries(store, origin(store), Cut(0, (end + 1,))),
+            lambda: log_entries(store, START, cut_at(0, (end + 1,))),
             lambda: store.tables.write([put([500])]),
         ):
             with pytest.raises(Corrupt):
@@ -204,15 +205,15 @@ def test_a_damaged_log(path):
     damage(path, "node-0", logged, key(500) + row(500, NAMED, 5001))
     expected = pytest.raises(Corrupt, match=r"node-0.*log segment at operation 500")
     with closing(open_store(str(path))) as store, expected:
-        log_entries(store, origin(store), store.log.head())
+        log_entries(store, START, store.log.head())
 
 
 def test_a_damaged_head_of_a_log_segment(path):
     """Cuts read no more of a segment than its head."""
     with closing(open_store(str(path))) as store:
         head = store.log.head()
-    moment = head.moment.to_bytes(8, "little")
-    damage(path, "node-0", moment, (head.moment + 1).to_bytes(8, "little"))
+    moment = head.watermark.to_bytes(8, "little")
+    damage(path, "node-0", moment, (head.watermark + 1).to_bytes(8, "little"))
     with closing(open_store(str(path))) as store, pytest.raises(Corrupt, match="operation 500"):
         store.log.head()
 

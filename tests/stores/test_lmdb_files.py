@@ -10,9 +10,9 @@ import pytest
 
 from viewkeep.errors import Corrupt, FormatVersion, StoreError, StoreFull
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import StateWrite
+from viewkeep.stores.contract import START, StateWrite
 
-from .conformance import TABLE, key, log_entries, names, origin, put, scan_all
+from .conformance import TABLE, key, log_entries, names, put, scan_all
 from .processes import run_python
 
 
@@ -49,7 +49,7 @@ def test_defaults_and_reopening(path):
 def test_settings_are_kept(path):
     create_store(str(path), nodes=3, shards=6, durability="relaxed").close()
     assert settings_of(path) == {
-        "format": 5,
+        "format": 6,
         "nodes": 3,
         "shards": 6,
         "durability": "relaxed",
@@ -107,7 +107,7 @@ def test_opening_nothing(path):
         open_store(str(path))
 
 
-@pytest.mark.parametrize(("version", "word"), [(4, "older"), (6, "newer")])
+@pytest.mark.parametrize(("version", "word"), [(5, "older"), (7, "newer")])
 def test_other_format_versions(path, version, word):
     create_store(str(path)).close()
     change_settings(path, format=version)
@@ -121,8 +121,8 @@ DAMAGED = [
     "[]",
     "{}",
     '{"format": "1"}',
-    '{"format": 5, "nodes": 0}',
-    '{"format": 5, "x": 2}',
+    '{"format": 6, "nodes": 0}',
+    '{"format": 6, "x": 2}',
 ]
 
 
@@ -171,7 +171,7 @@ def test_a_full_map_refuses_whole_and_keeps_what_was_acknowledged(path):
         store.tables.write([put(range(written, written + 500), "x" * 1000)])
     rows = scan_all(store, TABLE, limit=1000)
     assert sorted(rows) == [key(number) for number in range(written)]
-    entries = log_entries(store, origin(store), store.log.head())
+    entries = log_entries(store, START, store.log.head())
     assert sum(map(len, entries)) == written
     with pytest.raises(StoreFull):
         store.state.apply(0, 1, 0, [StateWrite(TABLE, [key(1)], [b"x" * (1 << 20)])])
@@ -243,7 +243,7 @@ def test_threads(path):
     for thread in threads:
         thread.join()
     assert not failures
-    assert sum(store.log.head().offsets) == 4 * 50 * 2
+    assert store.log.head().operations == 4 * 50 * 2
     store.close()
 
 

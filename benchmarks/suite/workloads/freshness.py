@@ -134,7 +134,7 @@ class Publications:
     def covered(self, cut: Cut) -> float:
         """When a published cut first covered this one."""
         for moment, published in self._seen:
-            if all(have >= want for have, want in zip(published.offsets, cut.offsets, strict=True)):
+            if published.covers(cut):
                 return moment
         raise AssertionError("waiting ended before the publication was seen")
 

@@ -30,17 +30,19 @@ def damaged_tables(store: Store, tables: Iterable[Source]) -> dict[str, str]:
     return found
 
 
-def damaged_logs(store: Store) -> dict[int, str]:
-    """The nodes whose logs cannot be read as a whole, each with the reason."""
+def damaged_logs(store: Store) -> dict[str, str]:
+    """The logs that cannot be read as a whole, each with the reason."""
     found = {}
-    for node in range(store.tables.parts):
+    try:
+        splits = store.log.splits(store.log.kept(), store.log.head())
+    except Corrupt as error:  # nobody knows where the logs begin or end
+        return {"every log": str(error)}
+    for split in splits:
         try:
-            end = store.log.head().offsets[node]
-            kept = store.sizes().log_operations[node]
-            for _ in store.log.read(node, end - kept, end):
+            for _ in store.log.read(split):
                 pass
         except Corrupt as error:
-            found[node] = str(error)
+            found[split.log] = str(error)
     return found
 
 

@@ -21,7 +21,7 @@ from viewkeep.access.results import Result
 from viewkeep.access.statements.cache import StatementCache
 from viewkeep.access.statements.execute import StatementRunner
 from viewkeep.access.statements.prepared import Prepared
-from viewkeep.access.tokens import read_number, read_token, write_token
+from viewkeep.access.tokens import cut_parts, read_cut, read_number, read_token, write_token
 from viewkeep.access.writes import Key
 from viewkeep.catalog import Catalog
 from viewkeep.engine import budget
@@ -30,12 +30,12 @@ from viewkeep.engine.epochs import Published
 from viewkeep.engine.lag import lag_seconds
 from viewkeep.errors import InvalidToken, NotReady, Timeout
 from viewkeep.sql.statements.bulk_insert import PlainRows
-from viewkeep.stores.contract import TableWrite
+from viewkeep.stores.contract import Cut, TableWrite, united
 
-_KIND, _WHAT = "s2", "session"
+_KIND, _WHAT = "s3", "session"
 _QUERY = "what the query reads"
 
-Log = Callable[[Sequence[TableWrite]], dict[int, int]]
+Log = Callable[[Sequence[TableWrite]], Cut]
 T = TypeVar("T")
 
 
@@ -60,7 +60,7 @@ class Session:
         self._lock = threading.Lock()
         self._epoch = 0  # the newest that was read
         self._plan = 0  # the newest plan that this session made
-        self._ahead: dict[int, int] = {}  # node -> end of own writes that no epoch read covers
+        self._ahead: Cut | None = None  # of own writes that no epoch read covers
         if token is not None:
             self._continue(token)
         self._waiting = _WaitingReader(reader, self)
@@ -73,8 +73,8 @@ class Session:
     def token(self) -> str:
         """What this session has written and read so far, for `Database.session(token=...)`."""
         with self._lock:
-            ends = [self._ahead.get(node, 0) for node in range(self._reader.store.tables.parts)]
-            return write_token(_KIND, self._reader.identity, (self._epoch, self._plan, *ends))
+            parts = (self._epoch, self._plan, *cut_parts(self._ahead))
+            return write_token(_KIND, self._reader.identity, parts)
 
     @property
     def epoch(self) -> int:
@@ -96,22 +96,17 @@ class Session:
         return self._late(what, waited, found) if self._missing(found) else None
 
     def _continue(self, token: str) -> None:
-        texts = read_token(_KIND, self._reader.identity, token, _WHAT)
-        parts = [read_number(part, _WHAT) for part in texts]
-        nodes = self._reader.store.tables.parts
-        if len(parts) != 2 + nodes:
-            raise InvalidToken(
-                f"the token is of a database with {len(parts) - 2} nodes; this one has {nodes}"
-            )
-        self._epoch, self._plan, *ends = parts
-        self._ahead = {node: end for node, end in enumerate(ends) if end}
+        parts = read_token(_KIND, self._reader.identity, token, _WHAT)
+        if len(parts) < 2:
+            raise InvalidToken(f"the token of the {_WHAT} is damaged: it has no epoch")
+        self._epoch, self._plan = (read_number(part, _WHAT) for part in parts[:2])
+        self._ahead = read_cut(parts[2:], _WHAT)
         if self._missing(self._reader.published()):
             self._refuse_foreign()
 
     def _refuse_foreign(self) -> None:
         """A token of positions that this database's logs have not reached is not of it."""
-        head = self._reader.store.log.head().offsets
-        if any(end > head[node] for node, end in self._ahead.items()):
+        if self._ahead is not None and not self._reader.store.log.head().covers(self._ahead):
             raise InvalidToken("the token is of writes that this database does not have")
 
     # -- writes --------------------------------------------------------------------------------
@@ -138,10 +133,9 @@ class Session:
         return self._write([base.deletes([base.encode_key(key) for key in keys])])
 
     def _write(self, writes: Sequence[TableWrite]) -> int:
-        ends = self._log(writes)
+        cut = self._log(writes)
         with self._lock:
-            for node, end in ends.items():
-                self._ahead[node] = max(end, self._ahead.get(node, 0))
+            self._ahead = united((self._ahead, cut))
         return sum(len(write.keys) for write in writes)
 
     # -- SQL -----------------------------------------------------------------------------------
@@ -247,22 +241,22 @@ class Session:
     def _missing(self, published: Published) -> int:
         """How many of the session's operations an epoch lacks; at least 1 if it is too old."""
         with self._lock:
-            offsets = published.cut.offsets
-            ahead = sum(max(0, end - offsets[node]) for node, end in self._ahead.items())
-            return ahead or int(published.epoch < self._epoch)
+            return self._lacking(published) or int(published.epoch < self._epoch)
+
+    def _lacking(self, published: Published) -> int:
+        """How many of the session's own operations an epoch lacks."""
+        return 0 if self._ahead is None else published.cut.short_of(self._ahead)
 
     def _saw(self, published: Published) -> None:
         """The session has read this epoch: later ones cover what this one covers."""
         with self._lock:
             self._epoch = max(self._epoch, published.epoch)
-            offsets = published.cut.offsets
-            self._ahead = {n: end for n, end in self._ahead.items() if end > offsets[n]}
+            if self._ahead is not None:
+                self._ahead = published.cut.uncovered(self._ahead)
 
     def _late(self, what: str, seconds: float, published: Published) -> Timeout:
         with self._lock:
-            offsets = published.cut.offsets
-            own = sum(max(0, end - offsets[node]) for node, end in self._ahead.items())
-            epoch = self._epoch
+            own, epoch = self._lacking(published), self._epoch
         start = f"Start it: viewkeep run {self._reader.url}"
         if not own:
             return Timeout(

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from viewkeep.errors import InvalidToken
+from viewkeep.stores.contract import Cut
 
 LONGEST = 4096
 _SHAPE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)*\.[0-9a-f]{8}", re.ASCII)
@@ -64,3 +65,29 @@ def read_bytes(text: str, what: str) -> bytes:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, ValueError) as error:
         raise InvalidToken(f"the token of the {what} is damaged; take it over whole") from error
+
+
+def cut_parts(cut: Cut | None) -> list[int | str]:
+    """The cut of some writes as parts: for each log its name, its position and its number."""
+    if cut is None:
+        return []
+    return [
+        part
+        for log, at in sorted(cut.positions.items())
+        for part in (write_bytes(log.encode()), at, cut.births.get(log, 1))
+    ]
+
+
+def read_cut(parts: Sequence[str], what: str) -> Cut | None:
+    """The cut of such parts."""
+    if len(parts) % 3:
+        raise InvalidToken(f"the token of the {what} is damaged: a log has no position")
+    positions, births = dict[str, int](), dict[str, int]()
+    for name, at, birth in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        try:
+            log = read_bytes(name, what).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidToken(f"the token of the {what} is damaged: {name[:30]!r}") from error
+        positions[log], births[log] = read_number(at, what), read_number(birth, what)
+    births = {log: birth for log, birth in births.items() if birth > 1}
+    return Cut(positions, births=births) if positions else None

@@ -56,12 +56,12 @@ class Look:
     @property
     def covered(self) -> int:
         """Operations that the published epoch covers."""
-        return sum(node.published for node in self.status.nodes)
+        return self.status.covered
 
     @property
     def written(self) -> int:
         """Operations that the logs have taken."""
-        return sum(node.end for node in self.status.nodes)
+        return self.status.written
 
 
 class Watcher:
@@ -313,8 +313,8 @@ def _operators(look: Look, rows: int | None) -> Table:
 
 def _nodes(status: Status) -> Text:
     line = Text("nodes  ", "dim")
-    for node in status.nodes:
-        line.append(f"{node.node}: ", "dim")
+    for node in status.logs:
+        line.append(f"{node.log}: ", "dim")
         line.append(f"{node.lag:,} behind", "yellow" if node.lag else "")
         line.append(f", {node.kept:,} kept   ", "dim")
     line.append(

@@ -55,7 +55,7 @@ class Pulse:
         """Note an epoch: when, its operations, and how long its oldest write had to wait."""
         with self._lock:
             oldest = None
-            while self._writes and self._writes[0] <= published.cut.moment:
+            while self._writes and self._writes[0] <= published.cut.watermark:
                 moment = self._writes.popleft()
                 oldest = moment if oldest is None else oldest
             if oldest is not None:

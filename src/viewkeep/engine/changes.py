@@ -17,11 +17,10 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.delta import KEY, weights
 from viewkeep.engine.blame import Blame
 from viewkeep.engine.loading import LoadChunk
-from viewkeep.engine.log_splits import LogSplit
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator, producer_id
-from viewkeep.stores.contract import LogBatch, Store
+from viewkeep.stores.contract import LogBatch, LogSplit, Store
 
 _FEW = 10_000  # rows below which changes of a table wait for more
 _MUCH = 16 << 20  # bytes of all tables that wait
@@ -72,11 +71,11 @@ def base_changes(
     The log is read once. Where it has operations on many tables by turns, those on one wait for
     more of them.
     """
-    if split.start == split.stop or not tails:
+    if split.is_empty or not tails:
         return
     by_table = {tail.source.number: tail for tail in tails}
     size = 0  # of all that wait
-    for batch in store.log.read(*split, frozenset(by_table)):
+    for batch in store.log.read(split, frozenset(by_table)):
         tail = by_table[batch.table]
         size -= tail.size
         with blame(producer_id(tail.source)):

@@ -24,7 +24,7 @@ from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.engine.report import Report, level_seconds
 from viewkeep.engine.revision import begin_repairs
 from viewkeep.errors import EpochGone, Fenced
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.stores.contract import START, Cut, Store
 
 _RECORD = "epoch"
 
@@ -79,7 +79,7 @@ class OpenEpoch:
 
     @property
     def operations(self) -> int:
-        return sum(self.cut.offsets) - sum(self.start.offsets)
+        return self.cut.operations - self.start.operations
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Epochs:
             plan = newest_plan(self.store)
         loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)
         head = self.store.log.head()
-        moved = head.offsets != published.cut.offsets
+        moved = not published.cut.covers(head)
         if not moved and not loading and plan.version == published.plan:
             return None
         cut = published.cut
@@ -249,7 +249,7 @@ class Epochs:
             loading=loading,
             chunk=limits.chunk,
             opened=time.time_ns(),
-            more=cut.offsets != head.offsets,
+            more=not cut.covers(head),
             tasks=limits.tasks,
         )
 
@@ -329,8 +329,7 @@ class Epochs:
     def _read(self) -> tuple[bytes | None, EpochRecord]:
         raw = self.store.meta.get(_RECORD)
         if raw is None:
-            start = Cut(0, (0,) * self.store.tables.parts)
-            return None, EpochRecord(0, Published(0, start, 0), None)
+            return None, EpochRecord(0, Published(0, START, 0), None)
         seen = self._seen  # another thread may replace it meanwhile
         if seen is None or seen[0] != raw:
             seen = self._seen = (raw, _record_from(raw))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from viewkeep.engine.cells.loading import drop_chunks_before
-from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.programs import drop_plans_before, newest_plan
 from viewkeep.engine.revision import DROPPED
 from viewkeep.stores.contract import Store
@@ -56,10 +56,12 @@ def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) ->
     epochs = Epochs(store)
     record = epochs.read()
     published, pins = record.published, epochs.pins()
-    oldest = min([published.cut, *(pin.cut for pin in pins)], key=lambda cut: cut.moment)
+    # Cuts follow one another as their epochs do.
+    kept: list[Published | Pin] = [published, *pins]
+    oldest = min(kept, key=lambda point: point.epoch)
     rounds = 1 + 2 * (published.operations if brought is None else brought) // budget
-    more = _repeat(lambda: store.log.truncate(oldest, budget), rounds)
-    horizon = min([published.epoch, *(pin.epoch for pin in pins)])
+    more = _repeat(lambda: store.log.truncate(oldest.cut, budget), rounds)
+    horizon = oldest.epoch
     if record.open is not None:
         horizon = min(horizon, record.open.horizon)
     for shard in range(store.state.shards):

@@ -1,6 +1,6 @@
 """Runs one level of one epoch: the one place where Spark tasks, tests and repairs do the work.
 
-`run_sources` is level 0, for a split of a node log; `run_level` is any higher level, for some
+`run_sources` is level 0, for a split of a log; `run_level` is any higher level, for some
 shards. Both read state as of the epoch before and stamp what they write with the epoch, so running
 them again, in any order of their messages, writes the same bytes and sends the same rows.
 """
@@ -32,19 +32,19 @@ from viewkeep.engine.exchange import (
 )
 from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.loading import LoadChunk, Progress
-from viewkeep.engine.log_splits import LogSplit
+from viewkeep.engine.log_splits import is_first, parts_to_load, writes_local
 from viewkeep.engine.operators import Executor, Executors, executors
 from viewkeep.engine.operators.arrange import encode_rows
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
-from viewkeep.errors import PipelineError
+from viewkeep.errors import PipelineError, StoreError
 from viewkeep.ops.arrange import changes_of, net_rows
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Operator, OperatorFeed, Program, producer_id
 from viewkeep.stores import contract as stores
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import LogSplit, Store
 
 
 def run_sources(
@@ -52,11 +52,11 @@ def run_sources(
 ) -> Iterator[Message]:
     """Level 0 of a split of a log: operations become deltas for the operators that read them.
 
-    Views that are keyed like their base table are written here if the log is whole. Else other
-    tasks have changes of the same rows, and all are sent to level 1.
+    Views that are keyed like their base table are written here if no other task has changes of
+    the same rows (`writes_local`). Else all are sent to level 1.
     """
     began = time.perf_counter()
-    node, is_whole = split.node, split.is_whole(epoch)
+    is_local, is_leading = writes_local(store, epoch, split), is_first(store, epoch, split)
     program = load_plan(store, epoch.plan).program
     running = executors(program)
     blame = Blame(program, announce)
@@ -72,7 +72,7 @@ def run_sources(
             with blame(operator.id):
                 if feed.local:
                     kept = [rows[KEY], encode_rows(operator, rows), rows[WEIGHT]]
-                    if is_whole:
+                    if is_local:
                         inbox.put(operator.id, ROWS, pl.DataFrame([*kept, rows[HOME]]))
                     else:
                         net = net_rows(pl.DataFrame([*kept, rows[HOME].alias(SHARD)]))
@@ -96,12 +96,13 @@ def run_sources(
         yield from route(number, box)
     for table in cells.values():
         for operator, feed in program.consumers(f"table:{table.number}"):
-            bound = epoch.loading.get(feed.id, {}).get(str(node))
-            if bound is not None:
-                with blame(operator.id):
-                    read = load_cells(store, epoch, feed.id, node, table, bound)
-                progress.note(feed.id, node, read.as_noted)
-                yield from route(table.number, read.box)
+            for part in parts_to_load(store, epoch, split):
+                bound = epoch.loading.get(feed.id, {}).get(str(part))
+                if bound is not None:
+                    with blame(operator.id):
+                        read = load_cells(store, epoch, feed.id, part, table, bound)
+                    progress.note(feed.id, part, read.as_noted)
+                    yield from route(table.number, read.box)
     tails: list[Tail] = []
     loads: dict[int, list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]] = {}
     for source in program.sources:
@@ -110,10 +111,10 @@ def run_sources(
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
         with blame(producer_id(source)):
-            loads[source.number] = _source_loads(store, epoch, node, source, consumers)
-        for chunk, loading in loads[source.number]:
+            loads[source.number] = _source_loads(store, epoch, split, source, consumers)
+        for chunk, loading in loads[source.number] if split.part is not None or is_leading else ():
             for _, feed in loading:
-                progress.note(feed.id, node, chunk)
+                progress.note(feed.id, split.part or 0, chunk)
             with blame(producer_id(source)):
                 rows = base_rows(source, chunk, needed)
             yield from send(rows, loading)
@@ -128,7 +129,7 @@ def run_sources(
         yield from send(delta, [pair for pair in consumers if pair[1].id not in missing])
         for chunk, loading in parts:
             yield from send(chunk.passed(delta), loading)
-    for operator, feed, values in program.constants if node == 0 else ():
+    for operator, feed, values in program.constants if is_leading else ():
         if feed.id in epoch.loading:
             yield from send(constant_rows(values), [(operator, feed)])
             progress.note(feed.id, 0, LoadChunk("", [], [], more=False))
@@ -279,21 +280,31 @@ def _feed(
 def _source_loads(
     store: Store,
     epoch: OpenEpoch,
-    node: int,
+    split: LogSplit,
     source: Source,
     consumers: Sequence[tuple[Operator, OperatorFeed]],
 ) -> list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]:
-    """The next rows to load, with the feeds that miss them: one scan for all at one bound."""
+    """The next rows to load, with the feeds that miss them: one scan for all at one bound.
+
+    A split whose rows may lie in any part takes changes of all loaded keys; that needs one bound,
+    so one part. Each such split reads the chunk, and the first one sends it.
+    """
+    part = split.part or 0
     by_bound: dict[str, list[tuple[Operator, OperatorFeed]]] = {}
     for operator, feed in consumers:
-        bound = epoch.loading.get(feed.id, {}).get(str(node))
+        bound = epoch.loading.get(feed.id, {}).get(str(part))
         if bound is not None:
             by_bound.setdefault(bound, []).append((operator, feed))
+    if by_bound and split.part is None and store.tables.parts > 1:
+        raise StoreError(
+            f"{store.url} scans tables in {store.tables.parts} parts, but does not say which of "
+            "them an operation of its log is of; views cannot be loaded from it"
+        )
     loads = []
     for bound, feeds in by_bound.items():
 
         def scan(start: bytes, limit: int) -> stores.Chunk:
-            return store.tables.scan(node, source.number, start=start, limit=limit, at=epoch.start)
+            return store.tables.scan(part, source.number, start=start, limit=limit, at=epoch.start)
 
         loads.append((LoadChunk.read(bound, epoch.chunk, scan), feeds))
     return loads
@@ -318,7 +329,7 @@ def _state_chunks(
 def _write_local(
     store: Store, epoch: OpenEpoch, running: Executors, inbox: Inbox, blame: Blame
 ) -> int:
-    """Write the views that are keyed like their base table. Shard s belongs to node s % nodes."""
+    """Write the views that are keyed like their base table, if stores say `aligned`."""
     states: dict[int, ShardState] = {}
     for target in inbox.targets:
         operator = running.program.by_id[target]

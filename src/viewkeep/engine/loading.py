@@ -4,7 +4,7 @@ A new operator sees its input restricted to the keys loaded so far. Each epoch l
 of the producer's rows as of the epoch before, in key order, as insertions, and then passes on the
 epoch's own changes of loaded keys alone. Law: after epoch e an operator's state is that of its
 input at e restricted to keys at or before the bound; when the last chunk is in, the restriction is
-gone. A part is a node of a base table, or a shard of a producer's state; rows that a query writes
+gone. A part is one of a base table, or a shard of a producer's state; rows that a query writes
 itself are one part.
 """
 
@@ -62,8 +62,10 @@ def _parts(
     if isinstance(feed.producer, CellSource):
         return [str(part) for part in range(store.tables.parts)]  # it may be older than its log
     if isinstance(feed.producer, Source):
-        # Before the first operation there are no rows: the log itself brings them all.
-        return [str(node) for node, offset in enumerate(cut.offsets) if offset > 0]
+        # The log brings what came with it; a table may be older than that.
+        may_have_rows, table = store.tables.may_have_rows, feed.producer.number
+        parts = range(store.tables.parts)
+        return [str(part) for part in parts if may_have_rows(part, table, cut)]
     if isinstance(feed.producer, Values):
         return ["0"]
     producer = program.by_id[feed.producer]

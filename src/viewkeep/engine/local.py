@@ -48,10 +48,10 @@ def run_epoch(
         return few
     reports: list[Message] = []
     messages = Mailbox()
-    shares = even_splits(program, epoch)
+    shares = even_splits(store, program, epoch)
     for split in chain.from_iterable(shares):
         _hold(messages, reports, run_sources(store, epoch, split, announce), most)
-    for level in range(1, levels_to_run(program, epoch, shares)):
+    for level in range(1, levels_to_run(store, program, epoch, shares)):
         sent, messages = messages, Mailbox()
         for task in range(tasks):
             shards = range(task, store.state.shards, tasks)

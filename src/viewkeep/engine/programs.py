@@ -22,7 +22,7 @@ from viewkeep.errors import Corrupt, EpochGone, Unsupported
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.program import Program, compile_program
 from viewkeep.plan.serial import decode, encode
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import Cut, Store
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PlanVersion:
     `generations` names each view's definition record; `numbers` gives the table number of every
     state key (operator id and purpose) in use; `next_number` is the first number never used.
     Views that have `failed` are known but not kept: the program lacks them, and so it does those in
-    `repairs`, until an epoch covers these offsets of the node logs. Of views that are `unreadable`
+    `repairs`, until an epoch covers these cuts. Of views that are `unreadable`
     only the names and reasons are known: their definitions are damaged, or of another version.
     """
 
@@ -52,7 +52,7 @@ class PlanVersion:
     numbers: Mapping[str, int] = field(default_factory=dict)
     next_number: int = 1
     failed: Mapping[str, Failure] = field(default_factory=dict)
-    repairs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    repairs: Mapping[str, Cut] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -192,7 +192,7 @@ def _encode(plan: PlanVersion) -> bytes:
         "numbers": dict(plan.numbers),
         "next_number": plan.next_number,
         "failed": {name: vars(failure) for name, failure in plan.failed.items()},
-        "repairs": dict(plan.repairs),
+        "repairs": {name: cut.to_json() for name, cut in plan.repairs.items()},
         "id": uuid.uuid4().hex,  # no two plans of any databases have the same record
     }
     return json.dumps(value).encode()
@@ -217,7 +217,7 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
         value["numbers"],
         value["next_number"],
         failed,
-        value.get("repairs", {}),
+        {name: Cut.from_json(cut) for name, cut in value.get("repairs", {}).items()},
         unreadable,
     )
 

@@ -79,10 +79,10 @@ def rehearse(store: Store, number: int, views: Collection[str], announce: Announ
 
 def _run(store: Store, epoch: OpenEpoch, announce: Announce) -> None:
     program = load_plan(store, epoch.plan).program
-    shares = even_splits(program, epoch)
+    shares = even_splits(store, program, epoch)
     splits = chain.from_iterable(shares)
     sent = _posted(m for s in splits for m in run_sources(store, epoch, s, announce))
-    for level in range(1, levels_to_run(program, epoch, shares)):
+    for level in range(1, levels_to_run(store, program, epoch, shares)):
         sent = _posted(_run_shards(store, epoch, level, sent, announce))
 
 

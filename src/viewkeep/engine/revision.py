@@ -45,11 +45,7 @@ def begin_repairs(store: Store, cut: Cut) -> None:
     """
 
     def change(plan: PlanVersion) -> PlanVersion | None:
-        left = {
-            name: offsets
-            for name, offsets in plan.repairs.items()
-            if any(a < b for a, b in zip(cut.offsets, offsets, strict=True))
-        }
+        left = {name: wanted for name, wanted in plan.repairs.items() if not cut.covers(wanted)}
         return numbered(replace(plan, repairs=left)) if len(left) < len(plan.repairs) else None
 
     revise(store, change)

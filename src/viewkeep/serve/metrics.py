@@ -128,7 +128,7 @@ class _Standing(Collector):
         if found is None:
             return
         published, head, sizes = found.published, found.head, found.sizes
-        lag = [max(0, e - p) for e, p in zip(head.offsets, published.cut.offsets, strict=True)]
+        covered = published.cut
         yield _gauge("published_epoch", "The newest epoch that is published.", published.epoch)
         yield _gauge(
             "published_timestamp_seconds", "When it was published, since 1970.", published.at / 1e9
@@ -136,25 +136,26 @@ class _Standing(Collector):
         yield CounterMetricFamily(
             "viewkeep_operations",
             "Operations that published epochs cover.",
-            value=sum(published.cut.offsets),
+            value=covered.operations,
         )
         behind = GaugeMetricFamily(
-            "viewkeep_lag_operations", "Operations that no epoch covers yet.", labels=["node"]
+            "viewkeep_lag_operations", "Operations that no epoch covers yet.", labels=["log"]
         )
-        for node, operations in enumerate(lag):
-            behind.add_metric([str(node)], operations)
+        for log, end in head.positions.items():
+            behind.add_metric([log], max(0, end - covered.position(log)))
         yield behind
         yield _gauge(
             "lag_seconds",
             "The age of the oldest write that no published epoch covers.",
-            found.lag_seconds if sum(lag) else 0.0,
+            found.lag_seconds if not covered.covers(head) else 0.0,
         )
         yield _gauge("failed_views", "Views that were set aside because they failed.", found.failed)
         yield _gauge("failures", "Failures since the last epoch was published.", found.failures)
         yield _gauge("loading_feeds", "Inputs of views that load.", len(published.loading))
         yield _gauge("base_bytes", "Bytes of base rows.", sizes.base_bytes)
         yield _gauge("state_bytes", "Bytes of view state.", sizes.state_bytes)
-        yield _gauge("log_operations", "Operations that the logs keep.", sum(sizes.log_operations))
+        kept = sum(sizes.log_operations.values())
+        yield _gauge("log_operations", "Operations that the logs keep.", kept)
         yield _gauge("driver", "1 while a pipeline holds the driver's lease.", int(found.driven))
 
 

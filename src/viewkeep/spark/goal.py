@@ -23,13 +23,12 @@ class CatchUpGoal:
         return cls(store.log.head(), plan.version + bool(plan.repairs))
 
     def reached(self, done: Published) -> bool:
-        pairs = zip(done.cut.offsets, self.cut.offsets, strict=True)
-        return all(a >= b for a, b in pairs) and done.plan >= self.plan and not done.loading
+        return done.cut.covers(self.cut) and done.plan >= self.plan and not done.loading
 
 
 def behind(done: Published, goal: Cut, timeout: float | None) -> str:
     """How far the views are behind, in words."""
-    left = sum(max(0, b - a) for a, b in zip(done.cut.offsets, goal.offsets, strict=True))
+    left = max(0, goal.operations - done.cut.operations)
     loading = f", and {len(done.loading)} inputs of views are being loaded" if done.loading else ""
     return (
         f"after {timeout:g} s the views are {left} operations behind{loading}; "

@@ -21,13 +21,13 @@ from pyspark.sql import SparkSession
 from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.level import run_level, run_sources
-from viewkeep.engine.log_splits import LogSplit, even_splits, levels_to_run
+from viewkeep.engine.log_splits import even_splits, levels_to_run
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.resident import ALONE_BYTES
 from viewkeep.engine.spool import Message
 from viewkeep.stores import borrow_store
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import LogSplit, Store
 
 
 def run_alone(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report] | None:
@@ -41,8 +41,8 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     context = spark.sparkContext
     store = borrow_store(url)
     program = load_plan(store, epoch.plan).program
-    shares = even_splits(program, epoch)
-    levels = levels_to_run(program, epoch, shares)
+    shares = even_splits(store, program, epoch)
+    levels = levels_to_run(store, program, epoch, shares)
     tasks = min(context.defaultParallelism, store.state.shards)
     messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
     for level in range(1, levels):

@@ -33,7 +33,7 @@ class LogSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return "node INT, start BIGINT, stop BIGINT"
+        return "log STRING, start BIGINT, stop BIGINT"
 
     def streamReader(self, schema: StructType) -> LogReader:  # noqa: N802
         return LogReader(dict(self.options))
@@ -84,13 +84,21 @@ class LogReader(DataSourceStreamReader):
             time.sleep(POLL)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges = zip(start["offsets"], end["offsets"], strict=True)
-        return [InputPartition((node, *span)) for node, span in enumerate(ranges)]
+        before, after = cut(start), cut(end)
+        return [
+            InputPartition((log, before.position(log), stop))
+            for log, stop in after.positions.items()
+        ]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, int]]:
         yield partition.value
 
 
 def offset(epoch: int, cut: Cut) -> dict[str, Any]:
     """A cut as Spark keeps it."""
-    return {"epoch": epoch, **cut.to_json()}
+    return {"epoch": epoch, "cut": cut.to_json()}
+
+
+def cut(offset: dict[str, Any]) -> Cut:
+    """The cut of an offset."""
+    return Cut.from_json(offset["cut"])

@@ -129,7 +129,7 @@ def verify(
                 catalog.rebuild_view(verdict.view)
                 verdicts[place] = replace(verdict, repaired=True)
     base = [Verdict(f"table {name}", pin.epoch, problem=why) for name, why in damaged.items()]
-    base += [Verdict(f"log of node {node}", pin.epoch, problem=why) for node, why in logs.items()]
+    base += [Verdict(f"log {log}", pin.epoch, problem=why) for log, why in logs.items()]
     return verdicts + base
 
 

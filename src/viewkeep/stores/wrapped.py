@@ -19,6 +19,7 @@ from viewkeep.stores.contract import (
     Found,
     Log,
     LogBatch,
+    LogSplit,
     Meta,
     Sizes,
     State,
@@ -64,6 +65,9 @@ class WrappedLog(Log):
     def head(self) -> Cut:
         return cast(Cut, self._store.call("log.head", self.inner.head))
 
+    def kept(self) -> Cut:
+        return cast(Cut, self._store.call("log.kept", self.inner.kept))
+
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
         act = self.inner.bounded_cut
         return cast(Cut, self._store.call("log.bounded_cut", act, start, stop, operations, size))
@@ -71,16 +75,22 @@ class WrappedLog(Log):
     def first_after(self, cut: Cut) -> int | None:
         return cast(int | None, self._store.call("log.first_after", self.inner.first_after, cut))
 
-    def read(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
-    ) -> Iterator[LogBatch]:
-        found = self._store.call("log.read", self.inner.read, node, start, stop, tables)
+    def splits(self, start: Cut, stop: Cut) -> list[LogSplit]:
+        found = self._store.call("log.splits", self.inner.splits, start, stop)
+        return cast(list[LogSplit], found)
+
+    def divide(self, split: LogSplit, operations: list[int]) -> list[LogSplit]:
+        found = self._store.call("log.divide", self.inner.divide, split, operations)
+        return cast(list[LogSplit], found)
+
+    def read(self, split: LogSplit, tables: frozenset[int] | None = None) -> Iterator[LogBatch]:
+        found = self._store.call("log.read", self.inner.read, split, tables)
         return cast(Iterator[LogBatch], found)
 
     def cells(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
+        self, split: LogSplit, tables: frozenset[int] | None = None
     ) -> Iterator[CellOperation]:
-        found = self._store.call("log.cells", self.inner.cells, node, start, stop, tables)
+        found = self._store.call("log.cells", self.inner.cells, split, tables)
         return cast(Iterator[CellOperation], found)
 
     def truncate(self, before: Cut, budget: int = 10_000) -> bool:
@@ -91,8 +101,8 @@ class WrappedTables(Tables):
     def __init__(self, store: WrappedStore, inner: Tables):
         self._store, self.inner, self.parts = store, inner, inner.parts
 
-    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
-        return cast(dict[int, int], self._store.call("tables.write", self.inner.write, writes))
+    def write(self, writes: Sequence[TableWrite]) -> Cut:
+        return cast(Cut, self._store.call("tables.write", self.inner.write, writes))
 
     def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
         found = self._store.call("tables.get", self.inner.get, table, keys, at)
@@ -117,6 +127,10 @@ class WrappedTables(Tables):
     def scan_cells(self, part: int, table: int, *, start: bytes, limit: int) -> CellChunk:
         act, range_ = self.inner.scan_cells, {"start": start, "limit": limit}
         return cast(CellChunk, self._store.call("tables.scan_cells", act, part, table, **range_))
+
+    def may_have_rows(self, part: int, table: int, at: Cut) -> bool:
+        act = self.inner.may_have_rows
+        return cast(bool, self._store.call("tables.may_have_rows", act, part, table, at))
 
     def drop(self, table: int, budget: int = 10_000) -> bool:
         return cast(bool, self._store.call("tables.drop", self.inner.drop, table, budget))

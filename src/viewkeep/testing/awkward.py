@@ -29,7 +29,7 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.rowsource import MAX_KEY
 from viewkeep.engine.programs import newest_plan
 from viewkeep.errors import EpochGone, StoreError
-from viewkeep.stores.contract import CellChunk, Chunk, Kind, LogBatch, Store
+from viewkeep.stores.contract import CellChunk, Chunk, Kind, LogBatch, LogSplit, Store
 from viewkeep.stores.lmdb import LmdbStore
 from viewkeep.stores.wrapped import WrappedLog, WrappedStore, WrappedTables
 from viewkeep.types import Schema
@@ -108,39 +108,36 @@ class AwkwardLog(WrappedLog):
 
     _store: AwkwardStore
 
-    def read(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
-    ) -> Iterator[LogBatch]:
+    def read(self, split: LogSplit, tables: frozenset[int] | None = None) -> Iterator[LogBatch]:
         raise StoreError("an awkward log has operations on cells, not on rows")
 
     def cells(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
+        self, split: LogSplit, tables: frozenset[int] | None = None
     ) -> Iterator[CellOperation]:
         how = self._store.awkwardness
-        source = random.Random(f"{how.seed} {node} {start} {stop}")
-        for batch in self.inner.read(node, start, stop, tables):
-            made = list(self._operations(node, batch))
+        source = random.Random(f"{how.seed} {split.log} {split.start} {split.stop}")
+        for batch in self.inner.read(split, tables):
+            made = list(self._operations(split.log, batch))
             made += [one for one in made if source.random() * 100 < how.twice]
             if how.reorder:
                 source.shuffle(made)
             yield from made
         if how.twice:
-            for one in self.recent(node, start, tables):
+            for one in self.recent(split, tables):
                 if source.random() * 100 < how.twice:
                     yield one
 
-    def recent(
-        self, node: int, stop: int, tables: frozenset[int] | None
-    ) -> Iterator[CellOperation]:
-        """The operations that may come again when `stop` has been read."""
-        start = max(0, stop - self._store.awkwardness.window)
+    def recent(self, split: LogSplit, tables: frozenset[int] | None) -> Iterator[CellOperation]:
+        """The operations that may come again when this split is read."""
+        start = max(0, split.start - self._store.awkwardness.window)
+        before = split._replace(start=start, stop=split.start)
         try:
-            for batch in self.inner.read(node, start, stop, tables):
-                yield from self._operations(node, batch)
+            for batch in self.inner.read(before, tables):
+                yield from self._operations(split.log, batch)
         except EpochGone:
             return
 
-    def _operations(self, node: int, batch: LogBatch) -> Iterator[CellOperation]:
+    def _operations(self, log: str, batch: LogBatch) -> Iterator[CellOperation]:
         """The same operations of a batch whenever it is read."""
         shape, how = self._store.shape(batch.table), self._store.awkwardness
         assert batch.before is not None
@@ -149,7 +146,7 @@ class AwkwardLog(WrappedLog):
         offsets, kinds, keys = batch.offsets.tolist(), batch.kinds.tolist(), batch.keys.all_bytes()
         operations = zip(offsets, kinds, keys, batch.rows, batch.before, strict=True)
         for offset, kind, key, row, before in operations:
-            at, source = offset + 1, random.Random(f"{how.seed} {node} {offset}")
+            at, source = offset + 1, random.Random(f"{how.seed} {log} {offset}")
             if kind == Kind.DELETE:
                 if source.random() * 100 < how.ranges and len(key) < MAX_KEY // 2:
                     yield delete_range(batch.table, key, key + b"\0", at)
@@ -180,7 +177,8 @@ class AwkwardTables(WrappedTables):
         if shape is None:
             return CellChunk([], None, False)
         chunk = self.inner.scan(part, table, start=start, limit=limit, at=now)
-        at, source = now.offsets[part], random.Random(how.seed)
+        (after,) = (log for log in store.log.splits(now, now) if log.part == part)
+        at, source = after.start, random.Random(how.seed)
         found = [
             one
             for key, row in zip(chunk.keys, chunk.rows, strict=True)
@@ -188,7 +186,7 @@ class AwkwardTables(WrappedTables):
         ]
         if not chunk.more:
             assert isinstance(store.log, AwkwardLog)
-            found += store.log.recent(part, at, frozenset([table]))
+            found += store.log.recent(after, frozenset([table]))
         return CellChunk(found, chunk.keys[-1] if chunk.keys else None, chunk.more)
 
 

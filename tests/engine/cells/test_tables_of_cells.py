@@ -15,7 +15,7 @@ from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.local import advance
 from viewkeep.errors import StoreError
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import LogSplit, Store
 
 VOTES = "CREATE TABLE votes (id BIGINT PRIMARY KEY, story BIGINT, w DECIMAL(12,2), t STRING)"
 SCORES = "CREATE VIEW scores AS SELECT story, COUNT(*) AS n, SUM(w) AS s FROM votes GROUP BY story"
@@ -97,7 +97,7 @@ def test_a_table_with_rows_is_loaded_by_a_scan_while_its_log_goes_on(
 def test_the_log_tells_nothing_of_rows(history: History) -> None:
     store = open_store(history.store.url)
     with pytest.raises(StoreError, match="operations on cells"):
-        next(store.log.read(0, 0, 1))
+        next(store.log.read(LogSplit("node-0", 0, 1, 1)))
     with pytest.raises(StoreError, match="no past"):
         store.tables.scan(0, 1, limit=1, at=store.log.head())
     assert isinstance(store, Store)

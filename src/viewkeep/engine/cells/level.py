@@ -7,10 +7,9 @@ from typing import Final
 
 from viewkeep.cells import CellOperation
 from viewkeep.engine.cells.travel import CellBox
-from viewkeep.engine.log_splits import LogSplit
 from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Program
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import LogSplit, Store
 
 _HELD: Final = 100_000  # operations of a box that is sent on, as amounts
 
@@ -24,10 +23,10 @@ def cell_boxes(
     store: Store, split: LogSplit, sources: Mapping[int, CellSource]
 ) -> Iterator[tuple[int, CellBox]]:
     """The operations in a split of a log, as boxes of one table each."""
-    if split.start == split.stop or not sources:
+    if split.is_empty or not sources:
         return
     boxes: dict[int, CellBox] = {}
-    for operation in store.log.cells(*split, frozenset(sources)):
+    for operation in store.log.cells(split, frozenset(sources)):
         number = operation.table
         box = boxes.setdefault(number, CellBox())
         _take(box, operation, sources[number])

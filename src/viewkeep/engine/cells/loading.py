@@ -49,7 +49,7 @@ def load_cells(
     """The next chunk of a part, the same at every run of the epoch."""
     if is_read(bound):
         until = Cut.from_json(json.loads(bound.removeprefix(_READ)))
-        return CellsRead(CellBox(), None if _covers(epoch.start, until) else bound)
+        return CellsRead(CellBox(), None if epoch.start.covers(until) else bound)
     name = f"{_SCANS}{epoch.epoch:012d}/{feed}/{part}"
     record = store.meta.get(name)
     if record is None:
@@ -88,12 +88,8 @@ def _scan(store: Store, epoch: OpenEpoch, part: int, source: CellSource, bound: 
         after = chunk.last.hex()
     else:
         head = store.log.head()
-        after = None if _covers(epoch.cut, head) else _READ + json.dumps(head.to_json())
+        after = None if epoch.cut.covers(head) else _READ + json.dumps(head.to_json())
     return json.dumps({"bound": after, **_packed(box)}).encode()
-
-
-def _covers(cut: Cut, other: Cut) -> bool:
-    return all(a >= b for a, b in zip(cut.offsets, other.offsets, strict=True))
 
 
 def _packed(box: CellBox) -> dict[str, Any]:

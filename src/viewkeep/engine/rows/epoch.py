@@ -19,7 +19,7 @@ from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.cells.level import cell_boxes, cell_sources
 from viewkeep.engine.cells.travel import spread
 from viewkeep.engine.epochs import OpenEpoch
-from viewkeep.engine.log_splits import LogSplit, even_splits
+from viewkeep.engine.log_splits import even_splits
 from viewkeep.engine.operators import Executor, Fed
 from viewkeep.engine.report import Report
 from viewkeep.engine.rows.convert import rows_of
@@ -29,7 +29,7 @@ from viewkeep.engine.state import ShardState
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Program, producer_id
-from viewkeep.stores.contract import LogBatch, Store
+from viewkeep.stores.contract import LogBatch, LogSplit, Store
 
 FEW = 2_000
 """Rows up to which the rows lane is faster, of an epoch and of an operator's input.
@@ -71,7 +71,7 @@ class _Run:
 
     def run(self) -> list[Report]:
         began = time.perf_counter()
-        for share in even_splits(self.program, self.epoch):
+        for share in even_splits(self.store, self.program, self.epoch):
             for split in share:
                 self._read(split)
         self._wake()
@@ -95,7 +95,7 @@ class _Run:
 
     def _read(self, split: LogSplit) -> None:
         """Level 0 of a split of a log."""
-        if split.start == split.stop:
+        if split.is_empty:
             return
         cells = cell_sources(self.program)
         sources = {n: source for n, source in self.lane.sources.items() if n not in cells}
@@ -103,7 +103,7 @@ class _Run:
         self._read_cells(split, cells)
         deltas: dict[int, Rows] = {}
         size = 0
-        for batch in self.store.log.read(*split, frozenset(sources)) if sources else ():
+        for batch in self.store.log.read(split, frozenset(sources)) if sources else ():
             size += batch.size
             if size > _MOST_BYTES:
                 raise TooMany

@@ -158,8 +158,7 @@ class Samples:
         published, plan = db.epochs.read().published, db.catalog.current()
         watched = bool(self._listeners)
         self._rates.look(plan.program, published, db.store.sizes(), now, count=watched)
-        covered = sum(node.published for node in status.nodes)
-        written = sum(node.end for node in status.nodes)
+        covered, written = status.covered, status.written
         kept_rate, written_rate = self._per_second(now / 1e9, covered, written)
         sample = Sample(
             at=now / 1e9,

@@ -14,8 +14,8 @@ Law, on which all else rests: a read of state at epoch e sees exactly the writes
 before e, and applying the same writes of an epoch again changes nothing.
 """
 
-from viewkeep.stores.contract.cut import Cut
-from viewkeep.stores.contract.log import Log, LogBatch
+from viewkeep.stores.contract.cut import BEGINNING, START, Cut, united
+from viewkeep.stores.contract.log import Log, LogBatch, LogSplit
 from viewkeep.stores.contract.meta import Meta
 from viewkeep.stores.contract.rows import NONE, ROW_BYTES, CellChunk, Changed, Chunk, Floor, Found
 from viewkeep.stores.contract.state import State, TableSize
@@ -26,8 +26,10 @@ from viewkeep.stores.contract.views import Views
 
 __all__ = [
     "ABSENT",
+    "BEGINNING",
     "NONE",
     "ROW_BYTES",
+    "START",
     "Capabilities",
     "CellChunk",
     "Changed",
@@ -38,6 +40,7 @@ __all__ = [
     "Kind",
     "Log",
     "LogBatch",
+    "LogSplit",
     "Meta",
     "Sizes",
     "State",
@@ -48,4 +51,5 @@ __all__ = [
     "Tables",
     "Versioned",
     "Views",
+    "united",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,23 @@ from viewkeep.stores.contract.cut import Cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+class LogSplit(NamedTuple):
+    """The operations of one log with start <= position < stop; about how many there are.
+
+    `part` is the part of the tables that all their rows lie in; None if that is not known.
+    """
+
+    log: str
+    start: int
+    stop: int
+    operations: int
+    part: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start == self.stop
 
 
 @dataclass(frozen=True)
@@ -44,11 +61,15 @@ class LogBatch:
 
 
 class Log(ABC):
-    """The logs of all nodes as one. Methods may be called from several threads."""
+    """All logs as one; each has a name. Methods may be called from several threads."""
 
     @abstractmethod
     def head(self) -> Cut:
         """A cut that covers every write that returned before this call; it splits no write."""
+
+    @abstractmethod
+    def kept(self) -> Cut:
+        """The cut from which on the logs are kept; what lies before it was truncated."""
 
     @abstractmethod
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
@@ -59,23 +80,38 @@ class Log(ABC):
 
     @abstractmethod
     def first_after(self, cut: Cut) -> int | None:
-        """The moment of the oldest write that the cut lacks; None if it covers all.
+        """When the oldest write that the cut lacks was stamped; None if it covers all.
 
-        Raises EpochGone if log records after the cut were truncated. It waits for no writer.
+        In nanoseconds since 1970. Raises EpochGone if log records after the cut were truncated. It
+        waits for no writer.
         """
 
+    def splits(self, start: Cut, stop: Cut) -> list[LogSplit]:
+        """All operations between two cuts, each log in one piece, in an order that stays.
+
+        Logs without operations there have an empty one. This default takes positions for counts.
+        """
+        spans = [(log, start.position(log), end) for log, end in sorted(stop.positions.items())]
+        return [LogSplit(log, begin, end, end - begin) for log, begin, end in spans]
+
+    def divide(self, split: LogSplit, operations: list[int]) -> list[LogSplit]:
+        """A split in pieces of so many operations each; the last one has all that is left.
+
+        The same pieces at every call. A store that cannot tell may give fewer, such as this
+        default, which gives the split as it is.
+        """
+        return [split]
+
     @abstractmethod
-    def read(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
-    ) -> Iterator[LogBatch]:
-        """The operations with start <= offset < stop, in batches of bounded size.
+    def read(self, split: LogSplit, tables: frozenset[int] | None = None) -> Iterator[LogBatch]:
+        """The operations of a split, in batches of bounded size.
 
         Only those of `tables` if given. Operations of one table come in log order. Reading the
-        same range again gives the same operations. Raises EpochGone if `start` was truncated.
+        same split again gives the same operations. Raises EpochGone if its start was truncated.
         """
 
     def cells(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
+        self, split: LogSplit, tables: frozenset[int] | None = None
     ) -> Iterator[CellOperation]:
         """The same operations on cells, of a store that says `Capabilities.cells`.
 
@@ -86,6 +122,8 @@ class Log(ABC):
     @abstractmethod
     def truncate(self, before: Cut, budget: int = 10_000) -> bool:
         """Drop log records wholly before the cut, at most `budget` a call; True if more remain.
+
+        Of logs that the cut does not name nothing is dropped.
 
         The caller never passes a cut after the published one, nor after a pinned one.
         """

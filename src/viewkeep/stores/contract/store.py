@@ -22,6 +22,9 @@ class Capabilities:
     ordered_scan: bool = True  # scans return rows in key order
     atomic_batch: bool = True  # a cut never splits one `write` call
     shared_state: bool = True  # every process reaches every shard of the state
+    # A log has every operation on the rows of one part, and part p of the tables has the keys of
+    # the shards s with s % parts == p. Then level 0 writes views that are keyed like their table.
+    aligned: bool = True
     views_apart: bool = False  # views are written to `views`; else they are state
     cells: CellRules | None = None  # how cells merge, where the log brings cells and not rows
 
@@ -32,7 +35,7 @@ class Sizes:
 
     base_bytes: int
     state_bytes: int
-    log_operations: tuple[int, ...]  # per node, still kept
+    log_operations: Mapping[str, int]  # per log, still kept
     tables: Mapping[int, TableSize] = field(default_factory=dict)  # state tables by number
 
 

@@ -54,8 +54,10 @@ class Tables(ABC):
     parts: int  # in which tables are scanned; each row lies in one
 
     @abstractmethod
-    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
-        """Apply operations and log them; return for each node touched its log's end after them.
+    def write(self, writes: Sequence[TableWrite]) -> Cut:
+        """Apply operations and log them; return the cut of this write.
+
+        It names the logs that were touched: what covers it covers the write.
 
         The call is refused whole (Conflict, DuplicateKey, InvalidRow, StoreFull) or done whole;
         base row and log record of a row are one transaction. All operations of one call share one
@@ -100,6 +102,14 @@ class Tables(ABC):
         if it was not changed since. Scan and log may overlap: they are merged.
         """
         raise NotImplementedError(f"{type(self).__name__} has rows, not cells")
+
+    def may_have_rows(self, part: int, table: int, at: Cut) -> bool:
+        """Whether a part of a table may have had rows at a cut; False only if it had none.
+
+        A table that is older than its log has rows before its first operation, so this default
+        says True. A store that knows better saves a new view from reading through nothing.
+        """
+        return True
 
     @abstractmethod
     def drop(self, table: int, budget: int = 10_000) -> bool:

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from viewkeep.codec.patterns import KeyPattern
-from viewkeep.stores.contract import Chunk, Cut
+from viewkeep.stores.contract import Chunk
 from viewkeep.stores.lmdb import log, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
@@ -24,7 +24,7 @@ _FOREVER = (1 << 63) - 1
 
 
 def get(
-    nodes: Sequence[Environment], table: int, keys: Sequence[bytes], at: Cut | None = None
+    nodes: Sequence[Environment], table: int, keys: Sequence[bytes], at: Sequence[int] | None = None
 ) -> list[bytes | None]:
     """The rows of these keys, in their order, now or at a cut."""
     prefix = table.to_bytes(PREFIX, "big")
@@ -42,7 +42,7 @@ def get(
             found.update(sums.present(node, cursor, sorted(full)))
             if at is not None:
                 these = set(full).__contains__
-                found.update(_before_images(node, txn, table, at.offsets[index], these))
+                found.update(_before_images(node, txn, table, at[index], these))
     return [found.get(prefix + key) for key in keys]
 
 

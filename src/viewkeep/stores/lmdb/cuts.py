@@ -7,7 +7,7 @@ moment, which all operations of a call share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from viewkeep.errors import EpochGone
@@ -35,16 +35,56 @@ def _whole_head(nodes: Sequence[Environment]) -> Cut | None:
         if redo.any_pending(nodes):
             return None
         positions = [log.end(node, txn) for node, txn in ends]
-    return Cut(
+    return cut_at(
         max(position.moment for position in positions),
         tuple(position.offset for position in positions),
     )
 
 
+def kept(nodes: Sequence[Environment]) -> Cut:
+    """The cut from which on all logs are kept."""
+    floors = []
+    for node in nodes:
+        with node.reading() as txn:
+            floors.append(log.floor(node, txn))
+    return cut_at(
+        max(position.moment for position in floors), [position.offset for position in floors]
+    )
+
+
+def name(node: int) -> str:
+    """The name of a node's log; that of its folder."""
+    return f"node-{node}"
+
+
+def number(log: str) -> int:
+    """The node whose log has this name."""
+    return int(log.removeprefix("node-"))
+
+
+def cut_at(moment: int, offsets: Sequence[int]) -> Cut:
+    """The cut at these offsets of all node logs, whose watermark is a moment."""
+    return Cut(_named(enumerate(offsets)), moment, sum(offsets), begun=1)
+
+
+def cut_of_write(ends: Mapping[int, int]) -> Cut:
+    """The cut of a write: the ends of the logs that it touched."""
+    return Cut(_named(ends.items()), begun=1)
+
+
+def offsets_of(cut: Cut, nodes: int) -> tuple[int, ...]:
+    """Where a cut lies in the log of each node."""
+    return tuple(cut.position(name(node)) for node in range(nodes))
+
+
+def _named(ends: Iterable[tuple[int, int]]) -> dict[str, int]:
+    return {name(node): end for node, end in ends}
+
+
 def first_after(nodes: Sequence[Environment], cut: Cut) -> int | None:
     """The moment of the oldest write after a cut, or None."""
     found = []
-    for node, offset in zip(nodes, cut.offsets, strict=True):
+    for node, offset in zip(nodes, offsets_of(cut, len(nodes)), strict=True):
         with node.reading() as txn:
             if offset < (begins := log.floor(node, txn).offset):
                 raise EpochGone(f"the log is kept from operation {begins}; {offset} was asked for")
@@ -61,18 +101,18 @@ def bounded_cut(
     with translated, ExitStack() as stack:
         snapshots = [(node, stack.enter_context(node.begin(buffers=True))) for node in nodes]
         reach = _Reach(snapshots, start, stop, operations, size)
-        if reach.fits(stop.offsets):
+        if reach.fits(reach.stop):
             return stop
         moments = [
             log.first_moment(node, txn, low)
-            for (node, txn), low, high in zip(snapshots, start.offsets, stop.offsets, strict=True)
+            for (node, txn), low, high in zip(snapshots, reach.start, reach.stop, strict=True)
             if low < high
         ]
-        first = min((moment for moment in moments if moment is not None), default=stop.moment)
+        first = min((moment for moment in moments if moment is not None), default=stop.watermark)
         # A clock that was set back may stamp a write no later than the cut before it; all such
         # writes go together.
-        low_moment = max(first, start.moment + 1)
-        high_moment = stop.moment
+        low_moment = max(first, start.watermark + 1)
+        high_moment = stop.watermark
         if low_moment >= high_moment:
             return stop
         # low_moment is always taken; find the last moment that fits below high_moment.
@@ -82,7 +122,7 @@ def bounded_cut(
                 low_moment = middle
             else:
                 high_moment = middle
-        return Cut(low_moment, reach.offsets(low_moment))
+        return cut_at(low_moment, reach.offsets(low_moment))
 
 
 class _Reach:
@@ -96,20 +136,19 @@ class _Reach:
         operations: int,
         size: int,
     ):
-        self.snapshots, self.start, self.stop = snapshots, start, stop
+        self.snapshots = snapshots
+        self.start, self.stop = (offsets_of(cut, len(snapshots)) for cut in (start, stop))
         self.operations, self.size = operations, size
-        self.bytes_at_start = self._bytes(start.offsets)
+        self.bytes_at_start = self._bytes(self.start)
 
     def offsets(self, moment: int) -> tuple[int, ...]:
         return tuple(
             log.position_at(node, txn, moment, low, high)
-            for (node, txn), low, high in zip(
-                self.snapshots, self.start.offsets, self.stop.offsets, strict=True
-            )
+            for (node, txn), low, high in zip(self.snapshots, self.start, self.stop, strict=True)
         )
 
     def fits(self, offsets: tuple[int, ...]) -> bool:
-        if sum(offsets) - sum(self.start.offsets) > self.operations:
+        if sum(offsets) - sum(self.start) > self.operations:
             return False
         return self._bytes(offsets) - self.bytes_at_start <= self.size
 

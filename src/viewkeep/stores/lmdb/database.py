@@ -33,7 +33,7 @@ from viewkeep.stores.lmdb.environment import (
 )
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS
 
-FORMAT = 5
+FORMAT = 6
 SETTINGS = "viewkeep.json"
 DEFAULT_MAP = 1 << 40
 NODE_DBS = ("rows", "log", "info")

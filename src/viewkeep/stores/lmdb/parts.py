@@ -6,6 +6,7 @@ Law: they share one open database; once it is closed, every call of any part say
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.errors import StoreError
@@ -17,6 +18,7 @@ from viewkeep.stores.contract import (
     Found,
     Log,
     LogBatch,
+    LogSplit,
     Meta,
     State,
     StateWrite,
@@ -57,20 +59,38 @@ class LmdbLog(Log):
     def head(self) -> Cut:
         return cuts.head(self._opened.database.nodes)
 
+    def kept(self) -> Cut:
+        return cuts.kept(self._opened.database.nodes)
+
     def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
         return cuts.bounded_cut(self._opened.database.nodes, start, stop, operations, size)
 
     def first_after(self, cut: Cut) -> int | None:
         return cuts.first_after(self._opened.database.nodes, cut)
 
-    def read(
-        self, node: int, start: int, stop: int, tables: frozenset[int] | None = None
-    ) -> Iterator[LogBatch]:
-        return log.read(self._opened.database.nodes[node], start, stop, tables)
+    def splits(self, start: Cut, stop: Cut) -> list[LogSplit]:
+        nodes = len(self._opened.database.nodes)
+        spans = zip(cuts.offsets_of(start, nodes), cuts.offsets_of(stop, nodes), strict=True)
+        return [
+            LogSplit(cuts.name(node), low, high, high - low, part=node)
+            for node, (low, high) in enumerate(spans)
+        ]
+
+    def divide(self, split: LogSplit, operations: list[int]) -> list[LogSplit]:
+        inner = accumulate(operations[:-1], initial=split.start)
+        ends = [*(min(end, split.stop) for end in inner), split.stop]
+        return [
+            split._replace(start=low, stop=high, operations=high - low)
+            for low, high in pairwise(ends)
+        ]
+
+    def read(self, split: LogSplit, tables: frozenset[int] | None = None) -> Iterator[LogBatch]:
+        node = self._opened.database.nodes[cuts.number(split.log)]
+        return log.read(node, split.start, split.stop, tables)
 
     def truncate(self, before: Cut, budget: int = 10_000) -> bool:
-        more = False
-        for node, offset in zip(self._opened.database.nodes, before.offsets, strict=True):
+        more, nodes = False, self._opened.database.nodes
+        for node, offset in zip(nodes, cuts.offsets_of(before, len(nodes)), strict=True):
             dropped, remain = log.truncate(node, offset, budget)
             budget -= dropped
             more = more or remain
@@ -85,11 +105,13 @@ class LmdbTables(Tables):
         self._opened = opened
         self.parts = opened.database.settings.nodes
 
-    def write(self, writes: Sequence[TableWrite]) -> dict[int, int]:
-        return write(self._opened.database.nodes, writes)
+    def write(self, writes: Sequence[TableWrite]) -> Cut:
+        return cuts.cut_of_write(write(self._opened.database.nodes, writes))
 
     def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
-        return base.get(self._opened.database.nodes, table, keys, at)
+        nodes = self._opened.database.nodes
+        offsets = None if at is None else cuts.offsets_of(at, len(nodes))
+        return base.get(nodes, table, keys, offsets)
 
     def scan(
         self,
@@ -103,9 +125,13 @@ class LmdbTables(Tables):
         reverse: bool = False,
         only: KeyPattern | None = None,
     ) -> Chunk:
-        offset = None if at is None else at.offsets[part]
+        offset = None if at is None else at.position(cuts.name(part))
         environment = self._opened.database.nodes[part]
         return base.scan(environment, table, start, stop, limit, offset, reverse, only)
+
+    def may_have_rows(self, part: int, table: int, at: Cut) -> bool:
+        # Rows come by the log alone, so there are none before its first operation.
+        return at.position(cuts.name(part)) > 0
 
     def drop(self, table: int, budget: int = 10_000) -> bool:
         for node in self._opened.database.nodes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Capabilities, Sizes, Store, TableSize
-from viewkeep.stores.lmdb import log, redo, state
+from viewkeep.stores.lmdb import cuts, log, redo, state
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     DatabaseFolder,
@@ -74,7 +74,10 @@ class LmdbStore(Store):
         return Sizes(
             base_bytes=sum(node.used_bytes for node in database.nodes),
             state_bytes=sum(shard.used_bytes for shard in database.shards),
-            log_operations=tuple(log.kept_operations(node) for node in database.nodes),
+            log_operations={
+                cuts.name(number): log.kept_operations(node)
+                for number, node in enumerate(database.nodes)
+            },
             tables=_added(state.sizes(shard) for shard in database.shards),
         )
 
