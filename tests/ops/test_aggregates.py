@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import Decimal
 from fractions import Fraction
 
 import polars as pl
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Ref
 from viewkeep.ops.aggregates import ordered
+from viewkeep.ops.aggregates.accumulators import decimal_mean
 from viewkeep.ops.aggregates.bit_xor import BitXor
 from viewkeep.ops.aggregates.moments import Product
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, added_up, counted
 from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT, Percentile, percentiles
 from viewkeep.ops.aggregates.totals import Linear, Total, add_up, advance, merge
-from viewkeep.types import BIGINT, DOUBLE
+from viewkeep.types import BIGINT, DOUBLE, decimal
 
 X, Y, N = Ref("x", DOUBLE), Ref("y", DOUBLE), Ref("n", BIGINT)
 TOTALS: list[tuple[Linear, tuple[str, ...]]] = [
@@ -174,3 +176,9 @@ def test_counted_values_add_up_whether_or_not_most_differ(rows: list[tuple[int, 
         else:
             assert gain.height == len(rows)
         assert sorted(added_up(gain).select("g", VALUE, TIMES).rows()) == expected
+
+
+def test_an_average_of_many_digits_is_not_rounded_before_it_is_fitted() -> None:
+    value = Decimal("-99999999999999999999999999.9999")
+    assert decimal_mean(value, 1, decimal(34, 8)) == value
+    assert decimal_mean(Decimal("1e26"), 1, decimal(34, 8)) is None

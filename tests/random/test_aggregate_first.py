@@ -26,9 +26,9 @@ from ..slt.oracle import Twin, difference, same_row
 FOLDER = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 TABLES = {
-    "a": "id BIGINT, k INT, g STRING, x BIGINT, w INT, PRIMARY KEY (id)",
+    "a": "id BIGINT, k INT, g STRING, x BIGINT, w INT, s DECIMAL(4,2), PRIMARY KEY (id)",
     "b": "id INT, part INT, k INT, a BIGINT, y BIGINT, m DECIMAL(12,2), wide DECIMAL(30,4), "
-    "d DOUBLE, f BOOLEAN, PRIMARY KEY (id, part)",
+    "d DOUBLE, f BOOLEAN, s DECIMAL(5,1), PRIMARY KEY (id, part)",
     "c": "k INT, b INT, z BIGINT, h STRING, n DECIMAL(5,1), e DOUBLE, PRIMARY KEY (k)",
 }
 BIG = 9_223_372_036_854_775_807
@@ -42,6 +42,7 @@ VALUES: dict[str, list[Any]] = {
         None, Decimal("1.0001"), Decimal("-5.5000"), Decimal("1234567890123456789.1234"),
         Decimal("-99999999999999999999999999.9999"),
     ],
+    "DECIMAL(4,2)": [None, Decimal("0.25"), Decimal("-99.99"), Decimal("7.00")],
     "DOUBLE": [None, 0.5, -0.25, 3.0, float("inf"), float("nan")],
     "BOOLEAN": [None, True, False],
 }  # fmt: skip
@@ -50,10 +51,14 @@ CALLS = [
     "COUNT(*)", "COUNT({n})", "SUM({n})", "AVG({n})", "MIN({n})", "MAX({n})", "SUM({n})",
     "COUNT(DISTINCT {n})", "SUM({i} * {i})", "SUM({i} + {i})", "BOOL_AND(b.f)", "BOOL_OR(b.f)",
     "BIT_XOR({i})", "COUNT({i} + {i})", "SUM(coalesce({i}, 7))", "SUM({i}) FILTER (WHERE b.f)",
-    "SUM(CASE WHEN {i} > 0 THEN {n} END)", "SUM(2)",
+    "SUM(CASE WHEN {i} > 0 THEN {n} END)", "SUM(2)", "SUM({i} * {i} - {i})", "AVG({i} - {i})",
+    "SUM({l} * ({l} - {l}))", "SUM({l} - {l} * {l} + {l})", "SUM({s} * {s})", "AVG({s} - {s})",
+    "COUNT({l} * {l})", "SUM(-({l} * {l}) * {l})", "SUM(({s} + 1) * {s})",
 ]  # fmt: skip
 INTEGERS = {"a": ["x", "w", "k"], "b": ["y", "k"], "c": ["z", "b"]}
-NUMBERS = {"a": ["x", "w"], "b": ["y", "m", "wide", "d"], "c": ["z", "n", "e"]}
+NUMBERS = {"a": ["x", "w"], "b": ["y", "m", "wide", "d", "s"], "c": ["z", "n", "e"]}
+LONG = {"a": ["x", "id"], "b": ["y", "a"], "c": ["z"]}
+SHORT = {"a": ["s", "w"], "b": ["s"], "c": ["n"]}
 GROUPS = {"a": ["g", "k", "id"], "b": ["k", "f", "part"], "c": ["h", "b"]}
 ON = {
     ("a", "b"): ["a.id = b.a", "a.k = b.k", "a.k = b.k AND a.x = b.y", "a.id = b.a AND a.w < b.k"],
@@ -92,6 +97,10 @@ def make_query(random: Random) -> str:
                 call = call.replace("{n}", _one(random, NUMBERS, seen), 1)
             if "{i}" in call:
                 call = call.replace("{i}", _one(random, INTEGERS, seen), 1)
+            if "{l}" in call:
+                call = call.replace("{l}", _one(random, LONG, seen), 1)
+            if "{s}" in call:
+                call = call.replace("{s}", _one(random, SHORT, seen), 1)
         calls.append(f"{call} AS c{number}")
     shown = ", ".join([*(f"{key} AS k{i}" for i, key in enumerate(keys)), *calls])
     group = f" GROUP BY {', '.join(keys)}" if keys else ""

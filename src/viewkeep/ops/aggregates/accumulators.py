@@ -223,7 +223,8 @@ def decimal_mean(total: Decimal, count: int, type_: DataType) -> Decimal | None:
     """A sum of DECIMALs divided by their count, as a value of this type; NULL if it has no room."""
     unit = Decimal(1).scaleb(-type_.scale)
     mean = _MEAN.quantize(_MEAN.divide(total, Decimal(count)), unit)
-    return mean if abs(mean) < Decimal(10) ** (type_.precision - type_.scale) else None
+    # copy_abs(), since abs() rounds to the 28 digits of Python's own context.
+    return mean if mean.copy_abs() < Decimal(10) ** (type_.precision - type_.scale) else None
 
 
 __all__ = [

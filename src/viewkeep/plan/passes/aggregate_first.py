@@ -35,21 +35,25 @@ from viewkeep.plan.passes.partial_sums import (
     SumPart,
     average,
     counted_if,
+    exact_product,
     is_summable,
     joined_parts,
+    negated,
     or_else,
     parts_of,
     sum_type,
     times,
     whole,
 )
+from viewkeep.plan.passes.polynomials import Term, all_known, polynomial, product
 from viewkeep.plan.passes.rebuild import filtered, names, over, projected
-from viewkeep.types import BIGINT
+from viewkeep.types import BIGINT, BOOLEAN, DataType
 
 _EXTREMES = ("min", "max", "bool_and", "bool_or")
 _INSENSITIVE = (*_EXTREMES, "min_by", "max_by")
 """Functions whose value does not depend on how often a row is there, besides those of DISTINCT."""
 _SUMMED = ("count", "sum", "avg", "bit_xor")
+_MULTIPLIED = ("count", "sum", "avg")
 
 
 def aggregate_first(node: Node, goal: Goal) -> Node:
@@ -111,14 +115,14 @@ class _Side:
                 waiting.extend(one.args)
         return found
 
-    def call(self, function: str, argument: Expr | None, type_: object = BIGINT) -> Ref:
+    def call(self, function: str, argument: Expr | None, type_: DataType = BIGINT) -> Ref:
         """The column of a call over each group."""
         made = self.calls.get((function, argument))
         if made is None:
             inside = ", ".join(sorted(self.keys.values())) if argument is None else str(argument)
             name = unused(f"{function}({inside})", self.taken)
             self.taken.add(name)
-            made = AggregateCall(name, function, argument, type_)  # type: ignore[arg-type]
+            made = AggregateCall(name, function, argument, type_)
             self.calls[function, argument] = made
         return Ref(made.name, made.type)
 
@@ -144,6 +148,17 @@ class _Side:
         if not self.grouped:
             return whole(argument)
         return self.call("sum", argument, sum_type(argument.type))
+
+    def product(self, factors: list[Expr], others: list[Expr]) -> Expr:
+        """The sum of a product over rows in which others have values too; NULL if there are none.
+
+        Without factors it is the number of those rows.
+        """
+        everywhere = not self.extended or self.grouped
+        others = [one for one in others if not (everywhere and never_null(one, self.node))]
+        if not factors and not others and self.grouped:
+            return self.call("count_star", None)
+        return self.sum(all_known(others, product(factors) if factors else Lit(1, BIGINT)))
 
     def above(self, expr: Expr) -> Expr:
         """An expression by the columns that the side has after it is grouped."""
@@ -249,6 +264,8 @@ class _Rewriting:
         owner = self._owner(call.argument)
         if owner is not None and call.function in (*_SUMMED, *_EXTREMES):
             return set()
+        if self._terms(call) is not None:
+            return set()
         read = [call.argument, *(part.expr for part in call.by)]
         return set().union(*map(side.parts_in, read))
 
@@ -261,6 +278,14 @@ class _Rewriting:
     def _owner(self, expr: Expr) -> _Side | None:
         """The side that alone computes an expression; constants are the left side's."""
         return next((side for side in self.sides if side.shown and side.owns(expr)), None)
+
+    def _terms(self, call: AggregateCall) -> list[Term[_Side]] | None:
+        """An argument of both sides as a sum of products of what each of them computes."""
+        if call.argument is None or call.function not in _MULTIPLIED:
+            return None
+        if call.function == "avg" and call.argument.type == BIGINT:
+            return None  # its sum must not wrap
+        return polynomial(call.argument, self._owner)
 
     def result(self) -> Node:
         finished = [Named(call.name, self._call(call)) for call in self.calls]
@@ -306,6 +331,8 @@ class _Rewriting:
         if plain or call.function not in _SUMMED:
             by = tuple(replace(part, expr=self._above(part.expr)) for part in call.by)
             return self._outer(replace(call, argument=self._above(argument), by=by))
+        if owner is None and (terms := self._terms(call)) is not None:
+            return self._of_both(call, terms)
         if call.function == "count":
             return self._total(call.name, self._count(argument, owner))
         if call.function == "bit_xor":
@@ -355,6 +382,47 @@ class _Rewriting:
             return average(total, None, call.type)
         count = self._hidden("count", str(argument), self._count(argument, owner))
         return average(total, count, call.type)
+
+    def _of_both(self, call: AggregateCall, terms: list[Term[_Side]]) -> Expr:
+        """COUNT, SUM or AVG of an argument that both sides compute."""
+        assert call.argument is not None
+        factors = {
+            id(side): [factor for term in terms for factor in term.of(side)] for side in self.sides
+        }
+        counts: Expr | None = None
+        for side in self.sides:
+            known = list(dict.fromkeys(factors[id(side)]))
+            one = known[0] if len(known) == 1 else all_known(known, Lit(True, BOOLEAN))
+            count = side.count(one)
+            counts = count if counts is None else times(counts, count)
+        assert counts is not None
+        if call.function == "count":
+            return self._total(call.name, counts)
+        type_ = sum_type(call.argument.type)
+        summed: Expr | None = None
+        for term in terms:
+            value = self._term(term, factors, type_)
+            if summed is None:
+                summed = negated(value) if term.negative else value
+            else:
+                function = "subtract" if term.negative else "add"
+                summed = Call(function, (summed, value), type_)
+        assert summed is not None
+        if call.function == "sum":
+            return self._outer(replace(call, argument=summed))
+        total = self._hidden("sum", str(call.argument), summed)
+        count = self._hidden("count", str(call.argument), counts)
+        return average(total, count, call.type)
+
+    def _term(self, term: Term[_Side], factors: dict[int, list[Expr]], type_: DataType) -> Expr:
+        """The sum of a term over all pairs of rows in which all factors have values."""
+        sums = []
+        for side in self.sides:
+            own, known = term.of(side), factors[id(side)]
+            others = [factor for factor in known if factor not in own]
+            sums.append(side.product(own, others))
+        left, right = sums
+        return exact_product(left, right, type_)
 
     def _xored(self, call: AggregateCall, argument: Expr, owner: _Side | None) -> Expr:
         if owner is None:

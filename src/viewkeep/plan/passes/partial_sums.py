@@ -98,6 +98,19 @@ def times(value: Expr, count: Expr) -> Expr:
     return arranged(Call("multiply", (value, _cast(count, type_)), type_))
 
 
+def exact_product(left: Expr, right: Expr, type_: DataType) -> Expr:
+    """The product of two sums as a type that holds it."""
+    if not type_.is_decimal:
+        return arranged(Call("multiply", (left, right), type_))
+    args = [_cast(one, _COUNT) if one.type == BIGINT else one for one in (left, right)]
+    return Call("multiply", (args[0], args[1]), type_)
+
+
+def negated(value: Expr) -> Expr:
+    """Minus a sum."""
+    return Call("negate", (value,), value.type)
+
+
 def counted_if(value: Expr) -> Expr:
     """1 for a row in which an expression has a value, else 0."""
     known = Call("is_not_null", (value,), BOOLEAN)
