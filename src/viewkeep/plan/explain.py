@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from viewkeep.plan.nodes import (
+    Aggregate,
     AggregateCall,
     Arrange,
     CellSource,
@@ -23,6 +24,7 @@ from viewkeep.plan.nodes import (
     Values,
     Window,
 )
+from viewkeep.plan.passes.aggregate_first import choice
 from viewkeep.plan.program import Operator, OperatorFeed, Placement, Program, StateTable
 
 
@@ -73,6 +75,8 @@ def _operator(
         return
     for table in operator.tables:
         yield _INNER, f"state {table.number}: {_table(table)}"
+    if isinstance(operator.node, Aggregate) and (chosen := choice(operator.node)):
+        yield _INNER, f"aggregated first: {chosen}"
     for feed in operator.feeds:
         yield from _input(program, operator, feed)
     for port in operator.ports:

@@ -28,6 +28,7 @@ from viewkeep.plan.nodes import (
     Named,
     Node,
     inputs,
+    sources,
 )
 from viewkeep.plan.nulls import never_null
 from viewkeep.plan.passes.goal import Goal
@@ -67,8 +68,26 @@ def _changed(node: Node, always: bool) -> Node:
     if isinstance(node, Arrange):
         return node
     if isinstance(node, Aggregate):
-        node = _Rewriting.of(node, always) or node
+        made = _Rewriting.of(node)
+        node = made.result() if made is not None and made.choose(always) else node
     return over(node, tuple(_changed(below, always) for below in inputs(node)))
+
+
+def choice(node: Aggregate) -> str:
+    """Which sides of the join below a planned Aggregate are grouped and why, for EXPLAIN."""
+    made = _Rewriting.of(node)
+    if made is None:
+        return ""
+    grouped, others = [], []
+    made.choose(False)
+    for side in made.sides:
+        below, _ = strip(side.node)
+        label = ", ".join(dict.fromkeys(source.table for source in sources(side.node))) or "values"
+        if isinstance(below, Aggregate):
+            grouped.append(f"{label} by {', '.join(below.row_key)}")
+        else:
+            others.append(f"not {label}: {'a hint' if side.grouped else side.reason}")
+    return "; ".join([*grouped, *others])
 
 
 @dataclass
@@ -83,6 +102,7 @@ class _Side:
     taken: set[str]
     shown: bool = True
     grouped: bool = False
+    reason: str = ""
     keys: dict[Expr, str] = field(default_factory=dict)
     calls: dict[tuple[str, Expr | None], AggregateCall] = field(default_factory=dict)
 
@@ -195,8 +215,8 @@ class _Rewriting:
         self.outer: dict[str, AggregateCall] = {}
 
     @classmethod
-    def of(cls, node: Aggregate, always: bool) -> Node | None:
-        """The plan with sides grouped before; None if there is nothing to gain."""
+    def of(cls, node: Aggregate) -> _Rewriting | None:
+        """An Aggregate over a join, taken apart; None if it is none."""
         below, steps = strip(node.input)
         if not isinstance(below, Join):
             return None
@@ -224,8 +244,7 @@ class _Rewriting:
             )
             for call in node.aggregates
         ]
-        made = cls(node, below, [known[key.expr] for key in node.keys], calls, conditions)
-        return made.result() if made.choose(always) else None
+        return cls(node, below, [known[key.expr] for key in node.keys], calls, conditions)
 
     @property
     def sides(self) -> tuple[_Side, _Side]:
@@ -234,21 +253,35 @@ class _Rewriting:
     def choose(self, always: bool) -> bool:
         """Choose the sides that are grouped; whether there is one."""
         for side, own in zip(self.sides, self._matched(), strict=True):
-            fixed = set(own)
-            if side.shown:
-                for expr in (*self.keys, *self.conditions):
-                    fixed |= side.parts_in(expr)
-            for call in self.calls if side.shown else ():
-                needed = self._needed(call, side)
-                if needed is None or (not always and not needed <= fixed):
-                    break
-                fixed |= needed
-            else:
-                if fixed and (always or fixed <= set(own)) and not _unique(side.node, fixed):
-                    side.grouped = not any(expr.type.is_array for expr in fixed)
-                    for expr in sorted(fixed, key=str):
-                        side.add_key(expr)
+            keys, side.reason = self._grouping(side, set(own), always)
+            side.grouped = keys is not None
+            for expr in sorted(keys or (), key=str):
+                side.add_key(expr)
         return any(side.grouped for side in self.sides)
+
+    def _grouping(
+        self, side: _Side, matched: set[Expr], always: bool
+    ) -> tuple[set[Expr] | None, str]:
+        """What a side is to be grouped by, None if it is not, and why."""
+        keys = set(matched)
+        if side.shown:
+            for expr in (*self.keys, *self.conditions):
+                keys |= side.parts_in(expr)
+        for call in self.calls if side.shown else ():
+            needed = self._needed(call, side)
+            if needed is None or (not always and not needed <= keys):
+                return None, f"{call.name} is of its rows"
+            keys |= needed
+        if not keys:
+            return None, "it is not matched"
+        if _unique(side.node, keys):
+            return None, "each group would be a row"
+        if any(expr.type.is_array for expr in keys):
+            return None, "arrays make no groups"
+        if not always and not keys <= matched:
+            besides = ", ".join(sorted(map(str, keys - matched)))
+            return None, f"{besides} is read besides what is matched"
+        return keys, "its groups are what the join reads"
 
     def _matched(self) -> tuple[list[Expr], list[Expr]]:
         on = self.join.on
@@ -446,4 +479,4 @@ def _unique(node: Node, keys: Collection[Expr]) -> bool:
     return set(node.row_key) <= {key.name for key in keys if isinstance(key, Ref)}
 
 
-__all__ = ["aggregate_first"]
+__all__ = ["aggregate_first", "choice"]
