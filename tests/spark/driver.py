@@ -1,4 +1,4 @@
-"""A driver process of its own, to be killed: `driver.py URL MASTER [once]`."""
+"""A driver process of its own, to be killed: `driver.py URL MASTER [once|staged]`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from viewkeep.spark.session import session
 def main() -> None:
     url, master, *rest = sys.argv[1:]
     pace.ALONE_ROWS = random.choice((-1, pace.ALONE_ROWS))  # both ways of running an epoch
+    if rest == ["staged"]:
+        pace.ALONE_ROWS = -1
     log_splits._LEAST = random.choice((1, log_splits._LEAST))  # logs that are cut, and whole ones
     spark = session(master)
     pipeline = Pipeline(url, spark=spark)
