@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from viewkeep.engine.epochs import EpochRecord, Published
 from viewkeep.engine.resident import Assignment, Turn, assign, reports_of, reside
+from viewkeep.spark.placement import placed
 from viewkeep.spark.runner import settle
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Store
@@ -77,7 +78,9 @@ def _submit(spark: SparkSession, url: str, assignment: Assignment, tag: str) -> 
     context = spark.sparkContext
     context.addJobTag(tag)
     context.setJobDescription("resident epochs")
-    (turn,) = context.parallelize([0], 1).mapPartitions(Reside(url, assignment)).collect()
+    is_apart = not borrow_store(url).capabilities.shared_state
+    one = placed(context.parallelize([0], 1), is_apart)
+    (turn,) = one.mapPartitions(Reside(url, assignment)).collect()
     return turn
 
 

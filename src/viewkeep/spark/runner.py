@@ -26,13 +26,16 @@ from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report, reports_of
 from viewkeep.engine.resident import ALONE_BYTES
 from viewkeep.engine.spool import Message
+from viewkeep.spark.placement import placed
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import LogSplit, Store
 
 
 def run_alone(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report] | None:
     """Run all levels of the epoch in one task; None if it has more work than one task should do."""
-    made = spark.sparkContext.parallelize([epoch.epoch], 1).mapPartitions(Alone(url)).collect()
+    is_apart = not borrow_store(url).capabilities.shared_state
+    alone = placed(spark.sparkContext.parallelize([epoch.epoch], 1), is_apart)
+    made = alone.mapPartitions(Alone(url)).collect()
     return [Report.decode(blob) for blob in made] or None
 
 
@@ -44,9 +47,11 @@ def run_epoch(spark: SparkSession, url: str, epoch: OpenEpoch) -> list[Report]:
     shares = even_splits(store, program, epoch)
     levels = levels_to_run(store, program, epoch, shares)
     tasks = min(context.defaultParallelism, store.state.shards)
-    messages = context.parallelize(shares, len(shares)).mapPartitions(Sources(url, epoch.epoch))
+    is_apart = not store.capabilities.shared_state
+    splits = placed(context.parallelize(shares, len(shares)), is_apart)
+    messages = splits.mapPartitions(Sources(url, epoch.epoch))
     for level in range(1, levels):
-        routed = messages.partitionBy(tasks, Route(tasks))
+        routed = placed(messages.partitionBy(tasks, Route(tasks)), is_apart)
         messages = routed.mapPartitionsWithIndex(Level(url, epoch.epoch, level, tasks))
     return reports_of(messages.collect())
 
