@@ -97,11 +97,12 @@ def make(
     nodes: int | None = None,
     shards: int | None = None,
     durability: str | None = None,
+    max_size: int | None = None,
 ) -> Database:
     """Make an empty database and open it; StoreError if there is one already."""
     if shards is None and nodes is not None:
         shards = nodes
-    options = {"nodes": nodes, "shards": shards, "durability": durability}
+    options = {"nodes": nodes, "shards": shards, "durability": durability, "max_size": max_size}
     chosen = {name: value for name, value in options.items() if value is not None}
     if os.fspath(url) == MEMORY:
         return in_memory(chosen)

@@ -83,6 +83,10 @@ class Status:
     base_bytes: int
     state_bytes: int
     driver: str | None  # who holds the driver lease
+    used_bytes: int = 0  # of the whole database
+    max_bytes: int | None = None  # after which no rows are taken
+    free_bytes: int | None = None  # on the disk
+    refusal: str | None = None  # why no rows are taken now
     trouble: str | None = None  # failures since the last epoch was published
 
 
@@ -113,6 +117,10 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         base_bytes=sizes.base_bytes,
         state_bytes=sizes.state_bytes,
         driver=None if lease is None else f"process {lease.pid} on {lease.host}",
+        used_bytes=sizes.used_bytes,
+        max_bytes=sizes.max_bytes,
+        free_bytes=sizes.free_bytes,
+        refusal=sizes.refusal,
         trouble=_trouble(store),
     )
 
@@ -176,6 +184,8 @@ def line(status: Status) -> str:
         if views:
             names = [f"{view.name} {view.progress}".strip() for view in views]
             parts.append(f"{state} {', '.join(names)}")
+    if status.refusal:
+        parts.append("takes no rows: " + status.refusal)
     if status.trouble:
         parts.append(status.trouble)
     return " · ".join(parts)
@@ -190,13 +200,20 @@ def render(status: Status) -> Group:
     views = Table("view", "state", "loaded", header_style="bold")
     for view in status.views:
         views.add_row(view.name, view.state, view.progress)
-    sizes = f"base {_size(status.base_bytes)} · state {_size(status.state_bytes)}"
+    sizes = f"base {_size(status.base_bytes)} · state {_size(status.state_bytes)} · {_room(status)}"
     driver = f"driver: {status.driver or 'none (start one: viewkeep run ' + status.url + ')'}"
     top = Text(f"{status.url} · {line(status)}", style="bold")
     tables = f"tables: {', '.join(status.tables) or 'none'}"
     parts: list[Table | Text] = [views, _state_table(status)] if status.views else []
     parts += [Text(view.problem, style="red") for view in status.views if view.problem]
     return Group(top, logs, *parts, f"{tables}\n{sizes}\n{driver}")
+
+
+def _room(status: Status) -> str:
+    """What is in use, the limit, and what the disk has left."""
+    most = "" if status.max_bytes is None else f" of at most {_size(status.max_bytes)}"
+    free = "" if status.free_bytes is None else f" · disk {_size(status.free_bytes)} free"
+    return f"in use {_size(status.used_bytes)}{most}{free}"
 
 
 def _state_table(status: Status) -> Table:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 COMMANDS = (
-    *("init", "sql", "load", "backup", "restore", "export", "run", "serve", "get", "scan"),
+    *("init", "sql", "load", "drop", "backup", "restore", "export", "run", "serve", "get", "scan"),
     *("explain", "status", "top", "verify", "repair", "demo"),
 )
 
@@ -142,6 +142,20 @@ def test_explain_and_status(site: str) -> None:
     assert status["lag"] == 0
     assert status["views"] == [{"name": "scores", "state": "ready", "progress": "", "problem": ""}]
     assert re.search(r"epoch \d+", call("status", site))
+
+
+def test_drop(site: str) -> None:
+    assert "give --yes" in call("drop", site, code=2)
+    assert data("drop", site, "--yes") == {"url": site, "tables": 1, "views": 1}
+    assert "no database" in call("status", site, code=1)
+
+
+def test_a_bounded_database(tmp_path: Path) -> None:
+    url = str(tmp_path / "small.vk")
+    assert "not a size" in call("init", url, "--max-size", "big", code=2)
+    call("init", url, "--max-size", "20 GiB")
+    assert data("status", url)["max_bytes"] == 20 << 30
+    assert "of at most 20.0 GiB" in call("status", url)
 
 
 def test_missing_database(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +35,22 @@ def init(
         str,
         typer.Option(help="full: acknowledged writes survive power loss. relaxed: see docs."),
     ] = "full",
+    max_size: Annotated[
+        str | None,
+        typer.Option(
+            help="The most it may take, for example 20GiB; then no rows are taken. Default: the "
+            "disk.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a new, empty database.
 
-    Example: viewkeep init news.vk --nodes 4
+    Example: viewkeep init news.vk --nodes 4 --max-size 20GiB
     """
-    with viewkeep.make(url, nodes=nodes, shards=shards, durability=durability) as db:
+    most = None if max_size is None else _bytes(max_size)
+    with viewkeep.make(url, nodes=nodes, shards=shards, durability=durability, max_size=most) as db:
         made = {"url": url, "nodes": db.store.tables.parts, "shards": db.store.state.shards}
     if as_json:
         print_json(made)
@@ -103,6 +113,41 @@ def load(
         print_json({"table": table, "rows": done.rows})
     else:
         console.print(f"loaded {done.rows:,} rows into {table}")
+
+
+@app.command(cls=UrlCommand)
+def drop(
+    url: Url,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove a database with all its tables and views. No process may have it open.
+
+    Example: viewkeep drop news.vk --yes
+    """
+    from viewkeep.stores import drop_store
+
+    with viewkeep.open(url, create=False) as db:
+        tables, views = len(db.tables()), len(db.views())
+    if not yes:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("give --yes to remove a database without being asked")
+        holds = f"{tables} tables and {views} views"
+        typer.confirm(f"Remove {url} with its {holds} for ever?", abort=True)
+    drop_store(url)
+    if as_json:
+        print_json({"url": url, "tables": tables, "views": views})
+    else:
+        console.print(f"Removed {url}.")
+
+
+def _bytes(text: str) -> int:
+    """A size in words: 20GiB, 500MB, 1048576."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not a size such as 20GiB or 500MB")
+    power = " KMGT".index(match[2].upper() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def _prompt(db: Database, as_json: bool) -> None:

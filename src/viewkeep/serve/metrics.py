@@ -154,6 +154,11 @@ class _Standing(Collector):
         yield _gauge("loading_feeds", "Inputs of views that load.", len(published.loading))
         yield _gauge("base_bytes", "Bytes of base rows.", sizes.base_bytes)
         yield _gauge("state_bytes", "Bytes of view state.", sizes.state_bytes)
+        yield _gauge("used_bytes", "Bytes in use, of everything.", sizes.used_bytes)
+        if sizes.max_bytes is not None:
+            yield _gauge("max_bytes", "Bytes after which no rows are taken.", sizes.max_bytes)
+        if sizes.free_bytes is not None:
+            yield _gauge("free_bytes", "Bytes that the disk has left.", sizes.free_bytes)
         kept = sum(sizes.log_operations.values())
         yield _gauge("log_operations", "Operations that the logs keep.", kept)
         yield _gauge("driver", "1 while a pipeline holds the driver's lease.", int(found.driven))

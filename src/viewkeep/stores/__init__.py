@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
 
-__all__ = ["Store", "borrow_store", "create_store", "open_store"]
+__all__ = ["Store", "borrow_store", "create_store", "drop_store", "open_store"]
 
 GROUP = "viewkeep.stores"
 _MOST_BORROWED = 12
@@ -40,6 +40,8 @@ class Connector(Protocol):
 
     def open(self, path: str) -> Store: ...
 
+    def drop(self, path: str) -> None: ...
+
 
 def create_store(url: str, **options: object) -> Store:
     """Make an empty database at `url` and open it; the options are the connector's own."""
@@ -49,6 +51,12 @@ def create_store(url: str, **options: object) -> Store:
     except TypeError as error:
         raise StoreError(f"{url}: {error}") from error
     return connector.create(path, **options)
+
+
+def drop_store(url: str) -> None:
+    """Remove the database at `url`; StoreError if a process has it open."""
+    connector, path = _resolve(url)
+    connector.drop(path)
 
 
 def open_store(url: str) -> Store:

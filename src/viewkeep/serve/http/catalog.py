@@ -56,6 +56,10 @@ class Standing(BaseModel):
     base_bytes: int
     state_bytes: int
     driver: str | None
+    used_bytes: int = Field(description="In use, without what is free for reuse.")
+    max_bytes: int | None = Field(description="`max_size`, after which no rows are taken.")
+    free_bytes: int | None = Field(description="What the disk has left.")
+    refusal: str | None = Field(description="Why no rows are taken now, if none are.")
     trouble: str | None = Field(description="Why the pipeline fails, if it does.")
 
 

@@ -37,6 +37,10 @@ class Sizes:
     state_bytes: int
     log_operations: Mapping[str, int]  # per log, still kept
     tables: Mapping[int, TableSize] = field(default_factory=dict)  # state tables by number
+    used_bytes: int = 0  # of everything, without what is free for reuse
+    max_bytes: int | None = None  # after which no rows are taken
+    free_bytes: int | None = None  # on the disk
+    refusal: str | None = None  # why no rows are taken now
 
 
 class Store(ABC):

@@ -4,7 +4,7 @@ Law: a folder is a database exactly when it holds `viewkeep.json`, which is writ
 
     shop/
     ├── viewkeep.json      format version, nodes, shards, durability, map size, lock seconds,
-    │                      the id of the changelog if state is apart
+    │                      max size, the id of the changelog if state is apart
     ├── meta/              meta records
     ├── node-0/ ...        base rows and log of a node: dbs `rows`, `log`, `info`
     └── shard-0/ ...       versioned state rows of a shard: dbs `rows`, `sweep`, `info`
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pathlib import Path
 from viewkeep.errors import Corrupt, FormatVersion, StoreError
 from viewkeep.stores.lmdb.environment import (
     Environment,
+    closed_to_others,
     make,
     release,
     share,
@@ -38,6 +40,7 @@ SETTINGS = "viewkeep.json"
 DEFAULT_MAP = 1 << 40
 NODE_DBS = ("rows", "log", "info")
 SHARD_DBS = ("rows", "sweep", "info")
+SMALLEST = 1 << 20  # max_size; an empty database holds less
 META_DBS = ("records",)
 _DRAFT = ".viewkeep-"
 _DURABILITIES = ("full", "relaxed")
@@ -53,6 +56,7 @@ class FolderSettings:
     map_size: int = DEFAULT_MAP
     lock_seconds: float = DEFAULT_SECONDS
     changelog: str = ""  # the id of the changelog that has the state; empty: state is here
+    max_size: int | None = None  # bytes in use, after which no rows are taken (`room`)
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.shards < 1 or self.shards % self.nodes:
@@ -61,6 +65,8 @@ class FolderSettings:
             )
         if self.durability not in _DURABILITIES:
             raise StoreError(f"durability {self.durability!r} is none of {_DURABILITIES}")
+        if self.max_size is not None and self.max_size < SMALLEST:
+            raise StoreError(f"max_size is at least {SMALLEST} bytes")
 
     def folders(self) -> list[tuple[str, tuple[str, ...]]]:
         """Every environment of the database: folder name and named dbs."""
@@ -132,6 +138,29 @@ def open_database(path: Path) -> DatabaseFolder:
     )
 
 
+def drop_database(path: Path) -> None:
+    """Remove a database; StoreError, and nothing removed, if a process has it open.
+
+    The settings go first, so what is left by a removal that was interrupted is no database.
+    """
+    settings = read_settings(path)
+    names = [name for name, _ in settings.folders()]
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(closed_to_others(path / name))
+        try:
+            (path / SETTINGS).unlink()
+            sync_folder(path)
+            for name in names:
+                shutil.rmtree(path / name)
+            for entry in path.glob(f"{_DRAFT}*"):
+                entry.unlink()
+            if not any(path.iterdir()):  # what others have put there is not ours to remove
+                path.rmdir()
+        except OSError as error:
+            raise translate_system(error, f"cannot remove the database at {path}") from error
+
+
 def read_settings(path: Path) -> FolderSettings:
     """The settings of the database in this folder, if this version of viewkeep can open it."""
     file = path / SETTINGS
@@ -175,10 +204,10 @@ def _write_settings(path: Path, settings: FolderSettings) -> None:
     draft = path / f"{_DRAFT}{os.getpid()}.json"
     private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(private, "w", encoding="utf-8") as file:
-        content = {"format": FORMAT, **asdict(settings)}
+        content = {name: value for name, value in asdict(settings).items() if value is not None}
         if not settings.changelog:
             del content["changelog"]
-        json.dump(content, file, indent=2)
+        json.dump({"format": FORMAT, **content}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import resource
 import tempfile
@@ -198,6 +199,34 @@ def make(path: Path, names: tuple[str, ...], map_size: int) -> None:
         finally:
             env.close()
     sync_folder(path)
+
+
+@contextlib.contextmanager
+def closed_to_others(path: Path) -> Iterator[None]:
+    """Keep an environment from being opened; StoreError if it is open, in any process.
+
+    LMDB holds a shared record lock on the first byte of `lock.mdb` while an environment is open.
+    """
+    with _lock:
+        here = any(shared.path == path for shared in _shared.values())
+    if here:
+        raise StoreError(f"{path} is open in this process; close it first")
+    file = path / "lock.mdb"
+    if not file.exists():
+        yield
+        return
+    held = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except (BlockingIOError, PermissionError) as error:
+            raise StoreError(
+                f"{path.parent} is open in another process, such as a pipeline or a server; "
+                "end it first"
+            ) from error
+        yield
+    finally:
+        os.close(held)
 
 
 def sync_folder(path: Path) -> None:

@@ -28,6 +28,7 @@ from viewkeep.stores.contract import (
 )
 from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, state, sums
 from viewkeep.stores.lmdb.database import DatabaseFolder
+from viewkeep.stores.lmdb.room import Door
 from viewkeep.stores.lmdb.write import write
 
 
@@ -102,10 +103,11 @@ class LmdbTables(Tables):
     """Base rows, a part to a node."""
 
     def __init__(self, opened: Opened):
-        self._opened = opened
+        self._opened, self._door = opened, Door()
         self.parts = opened.database.settings.nodes
 
     def write(self, writes: Sequence[TableWrite]) -> Cut:
+        self._door.check(self._opened.database, writes)
         return cuts.cut_of_write(write(self._opened.database.nodes, writes))
 
     def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:

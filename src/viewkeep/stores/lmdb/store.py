@@ -17,9 +17,11 @@ from viewkeep.stores.lmdb.database import (
     DatabaseFolder,
     FolderSettings,
     create_database,
+    drop_database,
     open_database,
 )
 from viewkeep.stores.lmdb.parts import LmdbLog, LmdbMeta, LmdbState, LmdbTables, Opened
+from viewkeep.stores.lmdb.room import room
 
 
 class LmdbStore(Store):
@@ -42,10 +44,12 @@ class LmdbStore(Store):
         shards: int = 2,
         durability: str = "full",
         map_size: int = DEFAULT_MAP,
+        max_size: int | None = None,
     ) -> LmdbStore:
         """Make an empty database in a new folder and open it."""
         folder = Path(path).absolute()
-        create_database(folder, FolderSettings(nodes, shards, durability, map_size))
+        settings = FolderSettings(nodes, shards, durability, map_size, max_size=max_size)
+        create_database(folder, settings)
         return cls.open(folder)
 
     @classmethod
@@ -61,6 +65,11 @@ class LmdbStore(Store):
         redo.complete(database.nodes)
         return cls(database)
 
+    @staticmethod
+    def drop(path: str | os.PathLike[str]) -> None:
+        """Remove a database that no process has open."""
+        drop_database(Path(path).absolute())
+
     @property
     def _database(self) -> DatabaseFolder:
         return self._opened.database
@@ -70,7 +79,7 @@ class LmdbStore(Store):
         return tuple(part.last_transaction for part in (database.meta, *database.nodes))
 
     def sizes(self) -> Sizes:
-        database = self._database
+        database, space = self._database, room(self._database)
         return Sizes(
             base_bytes=sum(node.used_bytes for node in database.nodes),
             state_bytes=sum(shard.used_bytes for shard in database.shards),
@@ -79,6 +88,10 @@ class LmdbStore(Store):
                 for number, node in enumerate(database.nodes)
             },
             tables=_added(state.sizes(shard) for shard in database.shards),
+            used_bytes=space.used,
+            max_bytes=space.most,
+            free_bytes=space.free,
+            refusal=space.refusal,
         )
 
     def close(self) -> None:
