@@ -127,11 +127,26 @@ def test_bad_files(shop: Database, tmp_path: Path) -> None:
 
 
 def test_lossy_conversions_are_refused(shop: Database) -> None:
-    floats = pa.table({"id": [1], "price": [1.5]})
-    with pytest.raises(InvalidRow, match="takes no Float64"):
+    floats = pa.table({"id": [1], "price": [0.1]})
+    with pytest.raises(InvalidRow, match=r"0\.1 is not exactly a DECIMAL.*round\(2\)\.cast"):
         shop.load("items", floats, progress=False)
+    with pytest.raises(InvalidRow, match="takes no String"):
+        shop.put("items", pl.DataFrame({"id": [1], "price": ["1.5"]}))
     late = pa.table({"id": [1], "day": pa.array([dt.datetime(2026, 1, 1, 5)])})
     with pytest.raises(InvalidRow, match="is not a DATE"):
         shop.load("items", late, progress=False)
     shop.load("items", pa.table({"id": pa.array([1.0, 2.0])}), progress=False)
     assert [row["id"] for row in shop.scan("items")] == [1, 2]
+
+
+def test_a_decimal_takes_a_float_that_is_exact(shop: Database) -> None:
+    """A float is m * 2**e; with two decimals, those are the quarters."""
+    floats = [0.25, -7.5, 3.0, None, 123456.75]
+    shop.put("items", pl.DataFrame({"id": range(5), "price": floats}))
+    shop.put("items", {"id": 5, "price": 0.5})
+    prices = [row["price"] for row in shop.scan("items")]
+    assert prices == [None if x is None else Decimal(x) for x in [*floats, 0.5]]
+    with pytest.raises(
+        InvalidRow, match=r"the float 0\.3 is not exactly .* give Decimal\('0\.30'\)"
+    ):
+        shop.put("items", {"id": 6, "price": 0.3})

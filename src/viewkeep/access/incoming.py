@@ -14,6 +14,7 @@ from typing import Any, cast
 import polars as pl
 import pyarrow as pa
 
+from viewkeep.codec.scalars import in_decimal, to_physical, to_python
 from viewkeep.errors import InvalidRow
 from viewkeep.types import BIGINT, STRING, Column, DataType, Schema
 
@@ -98,9 +99,25 @@ def _convert(
         at = cast(int, bad.arg_max())
         raise InvalidRow(
             f"{table}, row {first_row + at}: column {column.name}: {_shown(series, at)} "
-            f"is not a {column.type}"
+            f"is not {_advice(series, at, column)}"
         )
     return converted.alias(column.name)
+
+
+def _advice(series: pl.Series, at: int, column: Column) -> str:
+    """What a refused value is not, and for a float that is not exact what to do about it."""
+    type, value = column.type, series[at]
+    if not (
+        type.is_decimal
+        and isinstance(value, float)
+        and abs(value) < 10 ** (type.precision - type.scale)
+    ):
+        return f"a {type}"
+    return (
+        f"exactly a {type}; give {in_decimal(value, type)}, or cast the column: "
+        f'frame.with_columns(pl.col("{column.name}").round({type.scale})'
+        f".cast(pl.Decimal({type.precision}, {type.scale})))"
+    )
 
 
 def _shown(series: pl.Series, at: int) -> str:
@@ -123,7 +140,10 @@ def _cast(series: pl.Series, type: DataType, text: bool) -> tuple[pl.Series, pl.
         return series, None
     if isinstance(source, pl.Datetime) and source.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    converted = series.cast(target, strict=False)
+    if source.is_float() and type.is_decimal:
+        converted = _exact_decimals(series, type)
+    else:
+        converted = series.cast(target, strict=False)
     bad = converted.is_null() & series.is_not_null()
     if source.is_float() and type.is_integer:
         bad |= (converted.cast(source) != series).fill_null(False)
@@ -136,6 +156,25 @@ def _cast(series: pl.Series, type: DataType, text: bool) -> tuple[pl.Series, pl.
         bad |= (converted.cast(series.dtype) != series).fill_null(False)
         bad |= _beyond_calendar(converted)
     return converted, bad
+
+
+def _exact_decimals(series: pl.Series, type: DataType) -> pl.Series:
+    """Floats that are exactly decimals of this type; NULL where one is not, such as 0.1.
+
+    Which decimal such a float stands for is the caller's to say.
+    """
+    physical, python = to_physical(type), to_python(type)
+    assert python is not None
+
+    def exact(value: float | None) -> object:
+        if value is None:
+            return None
+        try:
+            return python(physical(value))
+        except ValueError:
+            return None
+
+    return pl.Series([exact(value) for value in series.to_list()], dtype=type.polars)
 
 
 def _beyond_calendar(series: pl.Series) -> pl.Series:
@@ -152,8 +191,7 @@ def _compatible(source: pl.DataType, type: DataType) -> bool:
     if type.name == "DOUBLE":
         return source.is_numeric()
     if type.is_decimal:
-        # Binary floats are refused: which decimal one stands for is the caller's to say.
-        return source.is_integer() or source.is_decimal()
+        return source.is_integer() or source.is_decimal() or source.is_float()
     if type.name == "STRING":
         return isinstance(source, (pl.Categorical, pl.Enum))
     return type.name in ("DATE", "TIMESTAMP") and isinstance(source, pl.Datetime)

@@ -53,8 +53,8 @@ def _listed(value: object) -> list[object]:
 
 
 def _unscaled(value: object, type: DataType) -> int:
-    if isinstance(value, bool) or not isinstance(value, (Decimal, int)):
-        raise _wrong(value, "a Decimal or an int")
+    if isinstance(value, bool) or not isinstance(value, (Decimal, int, float)):
+        raise _wrong(value, "a Decimal, an int, or a float that is exact")
     number = Decimal(value)
     if not number.is_finite():
         raise ValueError(f"{value} is not finite")
@@ -66,8 +66,17 @@ def _unscaled(value: object, type: DataType) -> int:
     except InvalidOperation as error:
         raise ValueError(f"{value} does not fit {type}") from error
     if scaled != scaled.to_integral_value(context=_EXACT):
+        if isinstance(value, float):
+            raise ValueError(
+                f"the float {value} is not exactly a {type}; give {in_decimal(value, type)}"
+            )
         raise ValueError(f"{value} has more decimal places than {type}")
     return int(scaled)
+
+
+def in_decimal(value: float, type: DataType) -> str:
+    """How to write the decimal that a float is meant to be."""
+    return f"Decimal('{value:.{type.scale}f}')"
 
 
 def _boolean(value: object) -> int:

@@ -40,8 +40,6 @@ class Connector(Protocol):
 
     def open(self, path: str) -> Store: ...
 
-    def drop(self, path: str) -> None: ...
-
 
 def create_store(url: str, **options: object) -> Store:
     """Make an empty database at `url` and open it; the options are the connector's own."""
@@ -56,7 +54,10 @@ def create_store(url: str, **options: object) -> Store:
 def drop_store(url: str) -> None:
     """Remove the database at `url`; StoreError if a process has it open."""
     connector, path = _resolve(url)
-    connector.drop(path)
+    drop = getattr(connector, "drop", None)
+    if drop is None:
+        raise StoreError(f"{url} is of a kind that is removed by hand: delete its folders")
+    drop(path)
 
 
 def open_store(url: str) -> Store:
