@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from viewkeep.access.reads import WAIT_SECONDS, At, DatabaseReader, Snapshot
 from viewkeep.access.results import Result
-from viewkeep.access.writes import LOAD_ROWS, BaseTable, Key
+from viewkeep.access.writes import LOAD_ROWS, BaseTable, Key, duplicate_among
 from viewkeep.catalog import Catalog
 from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Epochs, Published
@@ -37,15 +37,16 @@ from viewkeep.errors import (
 from viewkeep.inprocess import MEMORY, InProcess, create_in_memory
 from viewkeep.status import Status, status_of
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.contract import ABSENT, START, Cut, Store, TableWrite, united
+from viewkeep.stores.contract import START, Cut, Store, TableWrite, united
 from viewkeep.types import Schema
 
-# Imported where they are used, so that reading one row loads neither SQL nor what backups need.
+# Imported where they are used: reading one row loads neither SQL nor what backups need.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from viewkeep.access.backup import BackedUp, Backup, BackupFolder, OnRows
     from viewkeep.access.feeds.feed import Feed, Feeds
+    from viewkeep.access.follow import FolderLoad
     from viewkeep.access.load import Loaded
     from viewkeep.access.sessions import Session
     from viewkeep.access.statements.cache import StatementCache
@@ -292,9 +293,10 @@ class Database:
         progress: bool = True,
         batch_rows: int = LOAD_ROWS,
     ) -> Loaded:
-        """Load a Parquet, CSV or Arrow file, an Arrow table, or a frame, batch by batch.
+        """Load Parquet, CSV or Arrow files, an Arrow table, or a frame, batch by batch.
 
-        With `replace`, rows whose key exists are replaced; otherwise they are refused.
+        Files are given by a path, a folder, a glob, or a list of them. With `replace`, rows whose
+        key exists are replaced; otherwise they are refused.
         """
         from viewkeep.access.load import load
 
@@ -307,6 +309,21 @@ class Database:
             progress=progress,
             batch_rows=batch_rows,
         )
+
+    def follow(
+        self,
+        table: str,
+        folder: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        replace: bool = False,
+    ) -> FolderLoad:
+        """A loader whose `look()` takes the new files of a folder, each exactly once."""
+        from viewkeep.access.follow import PROGRESS, PROGRESS_SQL, FolderLoad
+
+        self.sql(PROGRESS_SQL)
+        writer = (self._table(table), self._table(PROGRESS), self.store.tables, self._write)
+        return FolderLoad(*writer, Path(folder), format, replace)
 
     # -- reads ---------------------------------------------------------------------------------
 
@@ -369,8 +386,8 @@ class Database:
     def session(self, token: str | None = None, *, timeout: float = WAIT_SECONDS) -> Session:
         """A session: its reads see its own writes, and never an older epoch than one it has read.
 
-        `token` continues another session, of this process or of any. A read waits at most `timeout`
-        seconds for the pipeline, then raises Timeout.
+        `token` continues another session, of any process. A read waits at most `timeout` seconds
+        for the pipeline, then raises Timeout.
         """
         from viewkeep.access.sessions import Session
 
@@ -414,14 +431,12 @@ class Database:
     ) -> Pipeline:
         """The pipeline that keeps the views, on any Spark master; a context manager.
 
-        `max_operations` bounds one epoch, and so a worker's memory. `every` is the least time in
-        seconds from one epoch to the next: fewer epochs take less processor time. With `resident`,
-        small epochs run in a Spark task that stays, in milliseconds; it takes one core of the
-        context. After so many
-        `failures`, or if an epoch takes longer than `epoch_seconds`, views that fail are set aside;
-        so is one whose operators need more than `operator_memory` bytes, by default most of what is
-        free. `spark` is a session to use instead of a new one. `on_epoch` is called with each epoch
-        published.
+        `max_operations` bounds one epoch, and so a worker's memory. `every` is the least seconds
+        from one epoch to the next: fewer take less processor time. With `resident`, small epochs
+        run in a Spark task that stays and takes one core. After so many `failures`, or if an epoch
+        takes longer than `epoch_seconds`, views that fail are set aside; so is one whose operators
+        need more than `operator_memory` bytes (default: most of what is free). `spark` is a session
+        to use instead of a new one. `on_epoch` is called with each epoch published.
         """
         if self._driver is not None:
             return cast("Pipeline", self._driver.pipeline(on_epoch))
@@ -512,7 +527,7 @@ class Database:
         at: At | None = None,
         on_rows: Callable[[int], None] = lambda _: None,
     ) -> int:
-        """Write the rows of a table or view to a Parquet, CSV, Arrow or SQL file; their number."""
+        """Write a table's or view's rows to a Parquet, CSV, Arrow or SQL file; their number."""
         from viewkeep.access.export import export
 
         return export(self._reader, name, path, format=format, at=at, on_rows=on_rows)
@@ -548,12 +563,7 @@ class Database:
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -574,24 +584,10 @@ class Database:
         try:
             cut = self.store.tables.write(writes)
         except DuplicateKey as error:
-            raise self._duplicate(writes, error) from error
+            raise duplicate_among(
+                writes, error, self.store.tables, self._reader.current().tables.values()
+            ) from error
         with self._lock:
             self._written = united((self._written, cut))
         self._changed()
         return cut
-
-    def _duplicate(self, writes: Sequence[TableWrite], error: DuplicateKey) -> DuplicateKey:
-        """The store's error in the words of the table: which key it was."""
-        tables = {source.number: source for source in self._reader.current().tables.values()}
-        for write in writes:
-            if write.expect != ABSENT or write.table not in tables:
-                continue
-            base = BaseTable(tables[write.table])
-            seen: set[bytes] = set()
-            for key, row in zip(
-                write.keys, self.store.tables.get(write.table, write.keys), strict=True
-            ):
-                if row is not None or key in seen:
-                    return base.duplicate(key)
-                seen.add(key)
-        return error

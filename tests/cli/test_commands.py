@@ -100,10 +100,23 @@ def test_sql(tmp_path: Path) -> None:
 def test_load(site: str, tmp_path: Path) -> None:
     path = tmp_path / "votes.csv"
     path.write_text("story,voter,stars\n5,x,1\n5,y,2\n")
-    assert data("load", site, "votes", str(path)) == {"table": "votes", "rows": 2}
+    assert data("load", site, "votes", str(path)) == {"table": "votes", "rows": 2, "files": 1}
     assert "already" in call("load", site, "votes", str(path), code=1)
     assert "2 rows" in call("load", site, "votes", str(path), "--replace")
     assert "no file" in call("load", site, "votes", str(tmp_path / "none.csv"), code=1)
+
+
+def test_load_follows_a_folder(site: str, tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    (inbox / "a.csv").write_text("story,voter,stars\n5,x,1\n5,y,2\n")
+    follow = ("load", site, "votes", str(inbox), "--follow", "--once")
+    assert data(*follow) == {"file": "a.csv", "rows": 2}
+    assert call(*follow) == ""
+    (inbox / "b.csv").write_text("story,voter,stars\n6,x,1\n")
+    assert "b.csv: 1 rows" in call(*follow)
+    assert "one folder" in call("load", site, "votes", "a", "b", "--follow", code=2)
+    assert "is not a folder" in call("load", site, "votes", "none", "--follow", "--once", code=1)
 
 
 def test_get(site: str) -> None:

@@ -151,7 +151,7 @@ def test_wrong_values_are_refused_by_column_name(type, value):
         (DOUBLE, 3, 3.0),
         (decimal(4, 2), 12, Decimal("12.00")),
         (decimal(4, 2), -2.75, Decimal("-2.75")),
-        (decimal(38, 2), 2.0**70, Decimal(2**70)),
+        (decimal(38, 2), 2.0**70, Decimal("1180591620717411303424.00")),
         (decimal(4, 2), Decimal("1.5000"), Decimal("1.50")),
         (decimal(38, 0), 10**38 - 1, Decimal(10**38 - 1)),
         (BINARY, bytearray(b"x"), b"x"),

@@ -1,4 +1,4 @@
-"""Bulk loading: Parquet, CSV and Arrow files, or Arrow tables, into a base table.
+"""Bulk loading: files, Arrow tables or frames into a base table.
 
 Law: memory stays bounded by the batch, whatever the size of the file; each batch is one write, and
 a batch that holds a bad row is refused whole with the number of that row in the file.
@@ -15,19 +15,11 @@ from typing import Any
 import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from viewkeep.access.incoming import as_polars, conform, is_frame
+from viewkeep.access.files import DataFile, LoadBatches, data_files, sliced
+from viewkeep.access.incoming import as_polars, conform, is_frame, parse_value
 from viewkeep.access.writes import LOAD_ROWS, BaseTable
 from viewkeep.errors import DuplicateKey, InvalidRow
 from viewkeep.stores.contract import TableWrite
-
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-}
 
 
 @dataclass(frozen=True)
@@ -36,15 +28,7 @@ class Loaded:
 
     rows: int
     batches: int
-
-
-@dataclass(frozen=True)
-class LoadBatches:
-    """Record batches to load. `text`: values are strings to be parsed, as in a CSV file."""
-
-    batches: Iterator[pa.RecordBatch]
-    total: int | None = None
-    text: bool = False
+    files: int = 0
 
 
 def load(
@@ -57,112 +41,111 @@ def load(
     progress: bool = True,
     batch_rows: int = LOAD_ROWS,
 ) -> Loaded:
-    """Write the rows of a file or Arrow table; with `replace`, rows of existing keys are replaced.
+    """Write the rows of files or of a table; with `replace`, rows of existing keys are replaced.
 
     Batches that were written before a refused one stay; the error says how many rows that is.
     """
+    if not _are_paths(source):
+        with _bar(progress, table.name) as step:
+            given = _given(source, batch_rows)
+            rows, batches = _load_batches(table, given, write, replace, step, 0)
+        return Loaded(rows, batches)
+    files = data_files(source, format)
     rows = batches = 0
-    with _batches(source, format, batch_rows) as given, _bar(progress, table.name, given) as step:
-        for batch in given.batches:
-            try:
-                frame = conform(
-                    table.schema,
-                    as_polars(batch),
-                    table=table.name,
-                    first_row=rows + 1,
-                    text=given.text,
-                )
-                write(table.put_frame(frame, absent=not replace, first_row=rows + 1))
-            except (InvalidRow, DuplicateKey) as error:
-                raise type(error)(f"{error} ({_so_far(rows)})") from error
-            rows += batch.num_rows
-            batches += 1
-            step(batch.num_rows)
-    return Loaded(rows, batches)
+    with _bar(progress, table.name) as step:
+        for file in files:
+            with file.open(batch_rows) as opened:
+                given = with_constants(opened, file, table)
+                name = str(file.path) if len(files) > 1 else ""
+                added = _load_batches(table, given, write, replace, step, rows, name)
+            rows, batches = rows + added[0], batches + added[1]
+    return Loaded(rows, batches, len(files))
+
+
+def checked_batch(
+    table: BaseTable, batch: pa.RecordBatch, first_row: int, text: bool, replace: bool
+) -> list[TableWrite]:
+    """The writes of one batch; InvalidRow names the row by its number in the file."""
+    frame = conform(
+        table.schema, as_polars(batch), table=table.name, first_row=first_row, text=text
+    )
+    return table.put_frame(frame, absent=not replace, first_row=first_row)
+
+
+def with_constants(given: LoadBatches, file: DataFile, table: BaseTable) -> LoadBatches:
+    """The batches of a file with the columns that its folders' names give."""
+    if not file.constants:
+        return given
+    added = []
+    for name, text in file.constants:
+        if table.schema.spelt(name) not in table.schema:
+            raise InvalidRow(f"{file.path}: {table.name} has no column {name}")
+        column = table.schema[table.schema.spelt(name)]
+        if given.text:
+            added.append((column.name, pa.string(), text))
+        else:
+            what = f"folder {name}={text}"
+            value = None if text is None else parse_value(text, column.type, what)
+            added.append((column.name, column.type.arrow, value))
+
+    def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name, type, value in added:
+            array = pa.array([value], type).take(pa.array([0] * batch.num_rows, pa.int64()))
+            batch = batch.append_column(name, array)
+        return batch
+
+    return LoadBatches(map(widened, given.batches), given.total, given.text)
+
+
+def _load_batches(
+    table: BaseTable,
+    given: LoadBatches,
+    write: Callable[[list[TableWrite]], object],
+    replace: bool,
+    step: Callable[[int, int | None], None],
+    before: int,
+    name: str = "",
+) -> tuple[int, int]:
+    """Write batch by batch; how many rows and batches."""
+    rows = batches = 0
+    step(0, given.total)
+    for batch in given.batches:
+        try:
+            write(checked_batch(table, batch, rows + 1, given.text, replace))
+        except (InvalidRow, DuplicateKey) as error:
+            where = f"{name}: " if name else ""
+            raise type(error)(f"{where}{error} ({_so_far(before + rows)})") from error
+        rows += batch.num_rows
+        batches += 1
+        step(batch.num_rows, None)
+    return rows, batches
 
 
 def _so_far(rows: int) -> str:
     return f"the {rows:,} rows before this batch are loaded" if rows else "nothing was loaded"
 
 
-@contextmanager
-def _batches(source: Any, format: str | None, size: int) -> Iterator[LoadBatches]:
-    """The record batches of a source; its file is closed at the end."""
+def _are_paths(source: object) -> bool:
     if isinstance(source, (str, Path)):
-        path = Path(source)
-        kind = format or FORMATS.get(path.suffix.lower())
-        if not path.is_file():
-            raise InvalidRow(f"there is no file {path}")
-        opener = {"parquet": _parquet, "csv": _csv, "arrow": _arrow}.get(kind or "")
-        if opener is None:
-            raise InvalidRow(
-                f"the format of {path.name} is not known; give one of parquet, csv, arrow"
-            )
-        try:
-            with opener(path, size) as given:
-                yield given
-        except pa.ArrowInvalid as error:
-            raise InvalidRow(f"{path.name} is not a readable {kind} file: {error}") from error
-    elif isinstance(source, pa.RecordBatchReader):
-        yield LoadBatches(_sliced(iter(source), size))
-    elif is_frame(source):
+        return True
+    return isinstance(source, (list, tuple)) and all(isinstance(x, (str, Path)) for x in source)
+
+
+def _given(source: Any, size: int) -> LoadBatches:
+    """The record batches of a reader, table or frame."""
+    if isinstance(source, pa.RecordBatchReader):
+        return LoadBatches(sliced(iter(source), size))
+    if is_frame(source):
         table = source if isinstance(source, pa.Table) else as_polars(source).to_arrow()
-        yield LoadBatches(iter(table.to_batches(max_chunksize=size)), table.num_rows)
-    else:
-        raise InvalidRow(f"cannot load from {type(source).__name__}; give a path, table or frame")
-
-
-@contextmanager
-def _parquet(path: Path, size: int) -> Iterator[LoadBatches]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        yield LoadBatches(file.iter_batches(batch_size=size), file.metadata.num_rows)
-
-
-@contextmanager
-def _csv(path: Path, size: int) -> Iterator[LoadBatches]:
-    """All columns as text: the schema says what they mean, and a bad value gets its row number."""
-    from pyarrow import csv
-
-    with path.open("rb") as file:
-        header = file.readline().decode("utf-8-sig").strip()
-    names = next(iter(_fields(header)), [])
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+        return LoadBatches(iter(table.to_batches(max_chunksize=size)), table.num_rows)
+    raise InvalidRow(
+        f"cannot load from {type(source).__name__}; give a path, paths, a table or a frame"
     )
-    with csv.open_csv(path, convert_options=convert) as reader:
-        yield LoadBatches(_sliced(iter(reader), size), text=True)
-
-
-def _fields(line: str) -> Iterator[list[str]]:
-    import csv
-
-    yield from csv.reader([line])
 
 
 @contextmanager
-def _arrow(path: Path, size: int) -> Iterator[LoadBatches]:
-    with pa.memory_map(str(path)) as mapped:
-        try:
-            file = pa.ipc.open_file(mapped)
-        except pa.ArrowInvalid:
-            yield LoadBatches(_sliced(iter(pa.ipc.open_stream(mapped)), size))
-            return
-        parts = (file.get_batch(index) for index in range(file.num_record_batches))
-        yield LoadBatches(_sliced(parts, size))
-
-
-def _sliced(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """The batches cut to at most `size` rows."""
-    for batch in batches:
-        for start in range(0, batch.num_rows, size):
-            yield batch.slice(start, size)
-
-
-@contextmanager
-def _bar(enabled: bool, name: str, given: LoadBatches) -> Iterator[Callable[[int], None]]:
-    """A progress bar; the yielded function moves it on."""
+def _bar(enabled: bool, name: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar; the yielded function moves it on, and adds to the rows expected."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -171,5 +154,11 @@ def _bar(enabled: bool, name: str, given: LoadBatches) -> Iterator[Callable[[int
         TimeElapsedColumn(),
     )
     with Progress(*columns, disable=not enabled, transient=True) as progress:
-        task = progress.add_task(f"loading {name}", total=given.total)
-        yield lambda rows: progress.advance(task, rows)
+        task = progress.add_task(f"loading {name}", total=None)
+
+        def step(rows: int, expected: int | None) -> None:
+            if expected is not None:
+                progress.update(task, total=(progress.tasks[0].total or 0) + expected)
+            progress.advance(task, rows)
+
+        yield step

@@ -21,7 +21,7 @@ from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Corrupt, DuplicateKey, InvalidRow
 from viewkeep.plan.nodes import Source
-from viewkeep.stores.contract import ABSENT, Kind, TableWrite
+from viewkeep.stores.contract import ABSENT, Kind, Tables, TableWrite
 
 LOAD_ROWS = 20_000  # that a load writes at once
 Key: TypeAlias = object  # a scalar, a tuple or a dict
@@ -264,6 +264,23 @@ class BaseTable:
     def _null(self, index: int) -> str:
         name = self.names[index]
         return f"{'key ' if name in self.key else ''}column {name} must not be NULL"
+
+
+def duplicate_among(
+    writes: Sequence[TableWrite], error: DuplicateKey, tables: Tables, sources: Iterable[Source]
+) -> DuplicateKey:
+    """The store's error in the words of the table: which key it was."""
+    known = {source.number: source for source in sources}
+    for write in writes:
+        if write.expect != ABSENT or write.table not in known:
+            continue
+        base = BaseTable(known[write.table])
+        seen: set[bytes] = set()
+        for key, row in zip(write.keys, tables.get(write.table, write.keys), strict=True):
+            if row is not None or key in seen:
+                return base.duplicate(key)
+            seen.add(key)
+    return error
 
 
 def key_tuple(key: object, names: Sequence[str], what: str) -> tuple[object, ...]:

@@ -42,10 +42,10 @@ class UrlCommand(TyperCommand):
 
 
 def looks_like_url(text: str) -> bool:
-    """Whether an argument names a database: `x.vk`, `lmdb:x`, or a folder that is there."""
+    """Whether an argument names a database: `x.vk`, `lmdb:x`, or its folder."""
     if text.rstrip("/").endswith(".vk") or re.fullmatch(r"[a-z][a-z0-9+]+:\S+", text):
         return True
-    return len(text) < 1000 and Path(text).is_dir()
+    return len(text) < 1000 and Path(text, "viewkeep.json").is_file()
 
 
 app = typer.Typer(

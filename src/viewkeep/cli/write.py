@@ -90,7 +90,12 @@ def sql(
 def load(
     url: Url,
     table: Annotated[str, typer.Argument(help="The base table to load into.")],
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A Parquet, CSV or Arrow file.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="Parquet, CSV or Arrow files; folders and globs of them."
+        ),
+    ],
     format: Annotated[
         str | None,
         typer.Option(
@@ -100,19 +105,66 @@ def load(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace rows whose key exists; default: refuse.")
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Take the files of one folder, each once, and new ones until Ctrl-C."
+        ),
+    ] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --follow: take the files that are there, and end.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="With --follow: seconds between looks at the folder.")
+    ] = 1.0,
     as_json: Json = False,
 ) -> None:
-    """Load the rows of a file into a base table, in batches, with a progress bar.
+    """Load the rows of files into a base table, in batches, with a progress bar.
 
-    Example: viewkeep load news.vk votes votes.parquet
+    Examples: viewkeep load news.vk votes votes.parquet, viewkeep load news.vk votes --follow inbox
     """
+    if once and not follow:
+        raise typer.BadParameter("--once goes with --follow")
+    if follow and len(paths) != 1:
+        raise typer.BadParameter("--follow takes one folder")
     with viewkeep.open(url, create=False) as db:
+        if follow:
+            _follow(db, table, Path(paths[0]), format, replace, None if once else every, as_json)
+            return
         progress = not as_json and sys.stderr.isatty()
-        done = db.load(table, path, format=format, replace=replace, progress=progress)
+        done = db.load(table, paths, format=format, replace=replace, progress=progress)
     if as_json:
-        print_json({"table": table, "rows": done.rows})
+        print_json({"table": table, "rows": done.rows, "files": done.files})
     else:
-        console.print(f"loaded {done.rows:,} rows into {table}")
+        where = f" from {done.files:,} files" if done.files > 1 else ""
+        console.print(f"loaded {done.rows:,} rows{where} into {table}")
+
+
+def _follow(
+    db: Database,
+    table: str,
+    folder: Path,
+    format: str | None,
+    replace: bool,
+    every: float | None,
+    as_json: bool,
+) -> None:
+    """Take the files of a folder; with `every`, until told to end, also between two files."""
+    from viewkeep.cli.run import until_told
+
+    loader = db.follow(table, folder, format=format, replace=replace)
+    with until_told() as told:
+        while not told.is_set():
+            for taken in loader.look(settled=every is None):
+                if as_json:
+                    print_json({"file": taken.file, "rows": taken.rows})
+                else:
+                    console.print(f"{taken.file}: {taken.rows:,} rows", highlight=False)
+                if told.is_set():
+                    return
+            if every is None:
+                return
+            told.wait(every)
 
 
 @app.command(cls=UrlCommand)
