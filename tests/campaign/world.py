@@ -25,7 +25,7 @@ from viewkeep.access.feeds import turns
 from viewkeep.engine import lease, log_splits, resident
 from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store
-from viewkeep.stores.lmdb import environment
+from viewkeep.stores.lmdb import environment, living
 from viewkeep.stores.lmdb.environment import Environment
 from viewkeep.stores.wrapped import WrappedStore
 
@@ -259,7 +259,8 @@ class World:
             (time, "sleep", self.sleep),
             (resident, "uuid", SimpleNamespace(uuid4=self.new_attempt)),
             (lease, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
-            (lease, "_started", lambda pid: "alive" if pid in self.live else ""),
+            (living, "os", SimpleNamespace(getpid=lambda: self.current.pid if self.current else 1)),
+            (living, "_started", lambda pid: "alive" if pid in self.live else ""),
             (log_splits, "_LEAST", 2),
             (turns, "PART_ROWS", 3),
             (hashes, "_md5", _poisoned_md5),

@@ -407,10 +407,10 @@ def test_whether_a_driver_lives(history: History, how: str) -> None:
     lease = Epochs(store).acquire()
     watch = DriverWatch(store, lease.term)
     changed = {
-        "released": replace(lease, expires=0.0),
-        "dead": replace(lease, started="0"),
+        "released": replace(lease, released=True),
+        "dead": replace(lease, mark=lease.mark + "0"),
         "newer": replace(lease, term=lease.term + 1),
-        "elsewhere": replace(lease, host="another", expires=1.0),  # its clock is far behind
+        "elsewhere": replace(lease, host="another", mark="another/1/1"),
     }[how]
     assert watch.lives()
     raw = store.meta.get("lease")

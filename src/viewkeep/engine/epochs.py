@@ -23,10 +23,11 @@ from viewkeep.engine.loading import Loading, add_loaded, begin_loading, merge_pr
 from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.engine.report import Report, level_seconds
 from viewkeep.engine.revision import begin_repairs
+from viewkeep.engine.standstill import standstills
 from viewkeep.errors import EpochGone, Fenced
 from viewkeep.stores.contract import START, Cut, Store
 
-_RECORD = "epoch"
+_RECORD, _PINS = "epoch", "pin/"
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,18 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class Pin:
-    """Keeps one epoch, and the log after its cut, readable until it expires."""
+    """Keeps one epoch, and the log after its cut, readable until it expires.
+
+    It expires when its beat has stood still for its ttl, by the clock of whoever drops versions.
+    """
 
     id: str
     epoch: int
     cut: Cut
     plan: int
     loading: Loading
-    expires: float
-    ttl: float = 3600.0  # seconds from its last renewal to its end
+    ttl: float = 3600.0  # seconds that its beat may stand still
+    beat: int = 0
 
 
 class Epochs:
@@ -272,10 +276,9 @@ class Epochs:
                 published.cut,
                 published.plan,
                 published.loading,
-                time.time() + ttl,
                 ttl,
             )
-            self.store.meta.cas(f"pin/{pin.id}", None, _pin_bytes(pin))
+            self.store.meta.cas(f"{_PINS}{pin.id}", None, _pin_bytes(pin))
             if self.read().published.epoch == pin.epoch:
                 return pin
             self.unpin(pin)
@@ -283,44 +286,43 @@ class Epochs:
     def share_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin | None:
         """A pin of one's own of the epoch that another pin keeps; None if that one has ended.
 
-        It is safe if the other is in force after it was written: until then that one was looked at
-        by whoever dropped versions, and from then on this one is.
+        It is safe if the other could be renewed after it was written: then whoever dropped versions
+        until then has kept that one, and from then on finds this one.
         """
-        shared = replace(pin, id=uuid.uuid4().hex, expires=time.time() + ttl, ttl=ttl)
-        self.store.meta.cas(f"pin/{shared.id}", None, _pin_bytes(shared))
-        if any(other.id == pin.id for other in self.pins()):
-            return shared
-        self.unpin(shared)
-        return None
+        shared = replace(pin, id=uuid.uuid4().hex, ttl=ttl)
+        self.store.meta.cas(f"{_PINS}{shared.id}", None, _pin_bytes(shared))
+        try:
+            self.renew_pin(pin, pin.ttl)
+        except EpochGone:
+            self.unpin(shared)
+            return None
+        return shared
 
     def renew_pin(self, pin: Pin, ttl: float = 3600.0) -> Pin:
         """Extend a pin; raises EpochGone if it had expired."""
-        longer = replace(pin, expires=time.time() + ttl, ttl=ttl)
-        while (current := self.store.meta.get(f"pin/{pin.id}")) is not None:
-            if self.store.meta.cas(f"pin/{pin.id}", current, _pin_bytes(longer)):
+        while (current := self.store.meta.get(f"{_PINS}{pin.id}")) is not None:
+            longer = replace(pin, ttl=ttl, beat=_pin_from(current).beat + 1)
+            if self.store.meta.cas(f"{_PINS}{pin.id}", current, _pin_bytes(longer)):
                 return longer
         raise EpochGone(f"the pin of epoch {pin.epoch} has expired")
 
     def unpin(self, pin: Pin) -> None:
         """Let go of a pinned epoch. Unpinning twice is harmless."""
-        while (current := self.store.meta.get(f"pin/{pin.id}")) is not None:
-            if self.store.meta.cas(f"pin/{pin.id}", current, None):
+        while (current := self.store.meta.get(f"{_PINS}{pin.id}")) is not None:
+            if self.store.meta.cas(f"{_PINS}{pin.id}", current, None):
                 return  # else it was renewed in between
 
     def pins(self) -> list[Pin]:
-        """The pins in force; expired ones are dropped.
-
-        One that would last longer than its ttl was written by a clock that is ahead of ours: from
-        now on it has its ttl by our clock, unless it is renewed.
-        """
-        kept = []
-        for key, body in self.store.meta.scan("pin/"):
-            pin, latest = _pin_from(body), time.time()
-            if pin.expires > latest + pin.ttl:
-                self.store.meta.cas(key, body, _pin_bytes(replace(pin, expires=latest + pin.ttl)))
+        """The pins in force; expired ones are dropped."""
+        kept, watched = [], standstills(self.store)
+        records = dict(self.store.meta.scan(_PINS))
+        watched.forget_others(_PINS, records)
+        for key, body in records.items():
+            pin = _pin_from(body)
+            has_expired = watched.seconds(key, body) > pin.ttl
             # An expired pin ends by this very write, or it was renewed first and is in force.
-            ended = pin.expires < time.time() and self.store.meta.cas(key, body, None)
-            if not ended and self.store.meta.get(key) is not None:
+            ended = has_expired and self.store.meta.cas(key, body, None)
+            if not ended and (not has_expired or self.store.meta.get(key) is not None):
                 kept.append(pin)
         return kept
 

@@ -247,6 +247,12 @@ class WrappedMeta(Meta):
     def get(self, key: str) -> bytes | None:
         return cast("bytes | None", self._store.call("meta.get", self.inner.get, key))
 
+    def mark(self) -> str:
+        return cast(str, self._store.call("meta.mark", self.inner.mark))
+
+    def lives(self, mark: str) -> bool | None:
+        return cast(bool | None, self._store.call("meta.lives", self.inner.lives, mark))
+
     def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
         return cast(bool, self._store.call("meta.cas", self.inner.cas, key, old, new))
 

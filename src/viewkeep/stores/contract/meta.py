@@ -19,6 +19,17 @@ class Meta(ABC):
     def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
         """Replace the record if it still equals `old` (None: absent); atomic and durable."""
 
+    def mark(self) -> str:
+        """What this process leaves in a record so that others may ask whether it `lives`."""
+        return ""
+
+    def lives(self, mark: str) -> bool | None:
+        """Whether the process that left a mark still lives; None if the store cannot tell.
+
+        A hint that lets others take over at once: False only if it has ended for certain.
+        """
+        return None
+
     @abstractmethod
     def scan(self, prefix: str) -> list[tuple[str, bytes]]:
         """All records whose key starts with `prefix`, in key order, as one snapshot."""

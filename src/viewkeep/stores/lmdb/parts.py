@@ -26,7 +26,7 @@ from viewkeep.stores.contract import (
     TableWrite,
     Views,
 )
-from viewkeep.stores.lmdb import base, cuts, log, meta, ranges, state, sums
+from viewkeep.stores.lmdb import base, cuts, living, log, meta, ranges, state, sums
 from viewkeep.stores.lmdb.database import DatabaseFolder
 from viewkeep.stores.lmdb.room import Door
 from viewkeep.stores.lmdb.write import write
@@ -237,6 +237,12 @@ class LmdbMeta(Meta):
 
     def get(self, key: str) -> bytes | None:
         return meta.get(self._opened.database.meta, key)
+
+    def mark(self) -> str:
+        return living.mark()
+
+    def lives(self, mark: str) -> bool | None:
+        return living.lives(mark)
 
     def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
         return meta.cas(self._opened.database.meta, key, old, new)
