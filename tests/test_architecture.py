@@ -14,11 +14,12 @@ SOURCE = Path(viewkeep.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # What each part may import from viewkeep besides itself. Vocabulary first, applications last.
-VOCABULARY = {"errors", "types", "expr", "codec", "delta", "cells"}
+VOCABULARY = {"errors", "types", "expr", "codec", "delta", "cells", "interrupts"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
     "claims": {"errors"},
+    "interrupts": set(),
     "cells": set(),
     "expr": {"types"},
     "codec": {"errors", "types"},

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TypeVar
 
+from viewkeep import interrupts
 from viewkeep.errors import Overloaded, QueryCancelled, QueryTimeout, QueryTooLarge
 
 T = TypeVar("T")
@@ -228,7 +229,8 @@ class Budget:
         """Make this the budget of all that the thread does inside."""
         token = _CURRENT.set(self)
         try:
-            yield self
+            with interrupts.looking(self.check):
+                yield self
         finally:
             _CURRENT.reset(token)
             self._held = 0

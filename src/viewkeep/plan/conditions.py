@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 
+from viewkeep import interrupts
 from viewkeep.errors import Unsupported
 from viewkeep.expr import MOST_DEEP, Call, Expr, Lit, Ref, calls, rebuilt, references
 from viewkeep.ops.evaluate import evaluate_one
@@ -104,6 +105,7 @@ def constants_last(expr: Expr) -> tuple[bool, str]:
 
 def rewritten(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     """The expression with columns replaced by what `by` says of them, in canonical form again."""
+    interrupts.check()
 
     def made(call: Call, args: tuple[Expr, ...]) -> Expr:
         if call.function in NEUTRAL:

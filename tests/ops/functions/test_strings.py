@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from viewkeep.errors import SqlError
 from viewkeep.expr import Expr, Lit, Ref
 from viewkeep.ops.evaluate import evaluate_one, project
 from viewkeep.ops.functions import call
+from viewkeep.ops.functions.distance import levenshtein
 from viewkeep.types import BIGINT, BINARY, INT, STRING, DataType
 
 if TYPE_CHECKING:
@@ -331,3 +334,20 @@ def test_bytes_are_refused_where_spark_gives_bytes(name: str) -> None:
 def test_what_has_no_meaning_is_refused(name: str, args: list[Expr]) -> None:
     with pytest.raises(SqlError):
         call(name, args)
+
+
+@given(st.text("ab😀", max_size=70), st.text("ab😀", max_size=70))
+def test_the_distance_is_that_of_its_definition(a: str, b: str) -> None:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    assert levenshtein(a, b) == row[-1]
+
+
+def test_the_distance_of_long_texts_is_soon_told_or_null() -> None:
+    """A comparison of all pairs of a million characters would take a day."""
+    expr = call("levenshtein", [S, T])
+    assert evaluate_one(expr, {"s": "ab" * 4_000, "t": "ba" * 4_000}) == 2
+    assert evaluate_one(expr, {"s": "ab" * 500_000, "t": "ba" * 500_000}) is None

@@ -16,7 +16,7 @@ from viewkeep.expr import MOST_DEEP, Call, Expr, Ref, references, substitute
 from viewkeep.ops.evaluate import evaluate_one
 from viewkeep.plan.conditions import rewritten
 from viewkeep.plan.serial import decode, encode
-from viewkeep.sql.parse.limits import MOST_NESTED
+from viewkeep.sql.parse.limits import MOST_JOINED, MOST_NESTED
 from viewkeep.sql.statements.nodes import CreateView, Statement
 from viewkeep.types import BIGINT
 
@@ -93,6 +93,16 @@ def test_the_limit_is_named() -> None:
     with pytest.raises(SqlSyntaxError, match="32 levels of parentheses"):
         statement(SHAPES["parentheses"](MOST_NESTED + 1))
     statement(SHAPES["parentheses"](MOST_NESTED))
+
+
+@pytest.mark.parametrize("joined", [" JOIN t t{0} ON t{0}.id = t0.id", ", t t{0}"])
+def test_relations_of_one_from_are_bounded(joined: str) -> None:
+    def text(relations: int) -> str:
+        return "SELECT t0.id FROM t t0" + "".join(map(joined.format, range(1, relations)))
+
+    with pytest.raises(SqlSyntaxError, match="more than 64 relations"):
+        statement(text(MOST_JOINED + 1))
+    statement(text(MOST_JOINED if joined.startswith(",") else 12))
 
 
 def test_the_fragment_of_an_and_is_the_innermost_one() -> None:

@@ -12,6 +12,7 @@ from functools import reduce
 import polars as pl
 
 from viewkeep.ops.functions import rowtexts
+from viewkeep.ops.functions.distance import levenshtein
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import fixed, mismatch
@@ -320,15 +321,6 @@ def _unhex(site: Site) -> pl.Expr:
     return even.str.decode("hex", strict=False)
 
 
-def _levenshtein(a: str, b: str) -> int:
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
-
-
 FUNCTIONS: tuple[Function, ...] = (
     Function(
         "concat",
@@ -589,8 +581,9 @@ FUNCTIONS: tuple[Function, ...] = (
         "levenshtein",
         fixed("levenshtein", STRING, STRING, result=INT),
         # By row: polars has no edit distance.
-        lambda s: each(_levenshtein, pl.Int32(), *s.args),
-        "How many characters to insert, delete or change to make one text of the other.",
+        lambda s: each(levenshtein, pl.Int32(), *s.args),
+        "How many characters to insert, delete or change to make one text of the other; NULL where "
+        "their lengths multiply to more than 64 million.",
         "levenshtein('kitten', 'sitting')",
     ),
 )

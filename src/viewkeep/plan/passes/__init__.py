@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeAlias
 
+from viewkeep import interrupts
 from viewkeep.plan.nodes import Node
 from viewkeep.plan.passes.aggregate_first import aggregate_first
 from viewkeep.plan.passes.compute_matches import compute_matches
@@ -53,6 +54,7 @@ def optimise(
 
     def once(part: Node, needed: frozenset[str]) -> Node:
         for change in PASSES:
+            interrupts.check()
             part = change(part, Goal(needed, joins, aggregate_first))
         return part
 

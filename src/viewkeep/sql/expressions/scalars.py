@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from viewkeep import interrupts
 from viewkeep.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from viewkeep.expr import MOST_DEEP, Call, Expr, Lit
 from viewkeep.ops.functions import VOID, cast_to
@@ -99,6 +100,7 @@ def lower(tree: exp.Expr, leaf: Leaf) -> Expr:
 
     A chain of operators, `a + b + c`, is a tree as deep as it is long: it is lowered by a loop.
     """
+    interrupts.check()
     chain: list[exp.Expr] = []
     known = _meaning(tree, leaf)
     while known is None and _chains(tree):

@@ -22,6 +22,8 @@ MOST_OPERATORS: Final = 20_000
 """Operators in one statement."""
 MOST_SETS: Final = 2_000
 """UNION, INTERSECT and EXCEPT in one statement."""
+MOST_JOINED: Final = 64
+"""Relations in one inner join: choosing their order takes the fourth power of their number."""
 MOST_CALLS: Final = 10_000
 """Operators and functions in one expression, those of derived tables put in."""
 _MOST_TREE = 160  # levels of a syntax tree: a nested subquery has five
@@ -92,6 +94,15 @@ def too_nested() -> SqlSyntaxError:
         "and subqueries are the limit",
         hint="Name inner queries with WITH, or create views",
     )
+
+
+def check_joined(relations: int) -> None:
+    """Refuse an inner join of too many relations."""
+    if relations > MOST_JOINED:
+        raise SqlSyntaxError(
+            f"an inner join has more than {MOST_JOINED} relations",
+            hint="Join some of them in a view of their own",
+        )
 
 
 def check_expression(expr: Expr) -> None:

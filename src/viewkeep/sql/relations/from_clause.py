@@ -17,6 +17,7 @@ from viewkeep.expr import Expr, Ref, unused
 from viewkeep.plan.nodes import Filter, Named, Node, Project, Source
 from viewkeep.sql.expressions.canonical import make
 from viewkeep.sql.expressions.scalars import predicate
+from viewkeep.sql.parse.limits import check_joined
 from viewkeep.sql.parse.syntax import text_of
 from viewkeep.sql.relations.joins import conditions_of, inner_joined, joined, refs
 from viewkeep.sql.relations.scope import Relation, Scope, Shown
@@ -131,6 +132,7 @@ class From:
         else:
             shown = _shown(kind, left, right, pairs)
         if kind == "inner":
+            check_joined(len(both.units))
             conditions = (*left.conditions, *right.conditions, *parts)
             return Pool(both.units, conditions, relations, shown)
         one, other = left.where(()), right.where(())

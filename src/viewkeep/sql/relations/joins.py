@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from viewkeep import interrupts
 from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
 from viewkeep.plan.conditions import TRUE, conjunction, conjuncts, disjunction, rewritten
 from viewkeep.plan.nodes import (
@@ -150,6 +151,7 @@ def inner_joined(units: Sequence[Node], parts: Sequence[Expr]) -> Node:
         left[i] = where(left[i], [part for part in mine if part not in below])
     made = left.pop(0)
     while left:
+        interrupts.check()
         ours = names_of(made)
         connected = [
             i
