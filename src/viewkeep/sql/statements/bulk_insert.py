@@ -22,8 +22,8 @@ _HEAD = re.compile(r"\s*+INSERT\b[\w\s,()`]{1,9999}?\bVALUES\s*+(?=\()", re.IGNO
 # takes bounded steps, but for runs of one kind of character, which are fast.
 _VALUE = re.compile(
     r"\s*+(\(\s*+)?+"
-    r"(?:(-?\d++)(?![.eE])|(-?\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+)|'([^'\\]*+(?:''[^'\\]*+){0,65536}+)'"
-    r"|(NULL|TRUE|FALSE))"
+    r"(?:(-?\d++)(?![.eE])|(-?\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+)"
+    r"|(?:(DATE|TIMESTAMP)\s*+)?+'([^'\\]*+(?:''[^'\\]*+){0,65536}+)'|(NULL|TRUE|FALSE))"
     r"\s*+(?:(,)|\)\s*+(?:,|(;?+\s*+\Z)))",
     re.IGNORECASE | re.ASCII,
 )
@@ -48,7 +48,8 @@ class _Given(Exception):
 def split_rows(text: str, most: int | None = None) -> PlainRows | None:
     """The rows of an INSERT, at most one more than `most`; None if the text is for analysis.
 
-    A value is None, a bool, a str, an int, or a Decimal or float for a number with a point or an e.
+    A value is None, a bool, a str, an int, a Decimal or float for a number with a point or an e,
+    or a date or datetime for a DATE '...' or TIMESTAMP '...'.
     """
     head = _HEAD.match(text)
     if head is None:
@@ -58,7 +59,7 @@ def split_rows(text: str, most: int | None = None) -> PlainRows | None:
     at, begins, first = head.end(), True, 0
     match = _VALUE.match
     while (found := match(text, at)) is not None:
-        opened, whole, number, string, word, comma, last = found.groups()
+        opened, whole, number, kind, string, word, comma, last = found.groups()
         if (opened is not None) != begins:
             return None
         at = found.end()
@@ -66,6 +67,11 @@ def split_rows(text: str, most: int | None = None) -> PlainRows | None:
             if len(whole) > _DIGITS:
                 return None
             row.append(int(whole))
+        elif kind is not None:
+            moment = _moment(kind, string)
+            if moment is None:
+                return None
+            row.append(moment)
         elif string is not None:
             row.append(string.replace("''", "'") if "'" in string else string)
         elif word is not None:
@@ -87,6 +93,14 @@ def split_rows(text: str, most: int | None = None) -> PlainRows | None:
                 one = text[: first if len(rows) > 1 else at].rstrip(" \t\r\n;,")
                 return PlainRows(one, rows)
     return None
+
+
+def _moment(kind: str, text: str) -> dt.date | None:
+    """What DATE '...' or TIMESTAMP '...' stands for; None if analysis has to say."""
+    try:
+        return _date(text) if kind.upper() == "DATE" else _timestamp(text)  # type: ignore[no-any-return]
+    except (_Given, ValueError):
+        return None
 
 
 def stored_rows(
@@ -153,16 +167,16 @@ def _decimal(value: Any, type_: DataType) -> Any:
 
 
 def _date(value: Any) -> Any:
-    if value is None:
-        return None
+    if value is None or type(value) is dt.date:
+        return value
     if type(value) is str and _DAY.fullmatch(value):
         return dt.date.fromisoformat(value)
     raise _Given
 
 
 def _timestamp(value: Any) -> Any:
-    if value is None:
-        return None
+    if value is None or type(value) is dt.datetime:
+        return value
     if type(value) is str and _INSTANT.fullmatch(value):
         return dt.datetime.fromisoformat(value)
     raise _Given
