@@ -6,6 +6,7 @@ by damage to the pages that lead to it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from viewkeep.errors import Corrupt
@@ -39,8 +40,8 @@ def damaged_logs(store: Store) -> dict[str, str]:
         return {"every log": str(error)}
     for split in splits:
         try:
-            for _ in store.log.read(split):
-                pass
+            cells = store.capabilities.cells is not None
+            deque((store.log.cells if cells else store.log.read)(split), maxlen=0)
         except Corrupt as error:
             found[split.log] = str(error)
     return found

@@ -21,11 +21,13 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from viewkeep.access.longkeys import ordered, whole_key
 from viewkeep.access.measures import Measured, measures_of
+from viewkeep.access.past import PastRelation
 from viewkeep.access.ranges import ScanBounds, bounds_of
 from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.results import Result
 from viewkeep.access.watch import PublicationWatch
 from viewkeep.access.writes import BaseTable, Key
+from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.identity import database_id
 from viewkeep.engine.programs import EMPTY, Failure, PlanVersion, load_plan, newest_plan, plan_key
@@ -37,7 +39,7 @@ from viewkeep.errors import (
     ViewFailed,
     ViewkeepError,
 )
-from viewkeep.plan.nodes import View
+from viewkeep.plan.nodes import CellSource, View
 from viewkeep.stores.contract import Cut, Store
 
 At: TypeAlias = Literal["stable", "latest"] | int
@@ -129,7 +131,7 @@ class DatabaseReader:
             known = self._views.get((current.version, point.plan, name))
         if known is None:
             if name not in current.views:
-                return self._table_of(self._plan_of_table(current, name, point), name)
+                return self._table_at(self._plan_of_table(current, name, point), name, point)
             known = self._open_view(current.views[name], point)
             self._views[current.version, point.plan, name] = known
         if point.loading and not known.feeds.isdisjoint(point.loading):
@@ -159,6 +161,16 @@ class DatabaseReader:
             known = TableRelation(BaseTable(plan.tables[name]), self.store.tables.parts)
             self._tables[plan.version, name] = known
         return known
+
+    def _table_at(self, plan: PlanVersion, name: str, point: ReadPoint) -> TableRelation:
+        """A base table at a point; where the store cannot tell, DELTA does."""
+        now = self._table_of(plan, name)
+        source = plan.tables[name]
+        if point.epoch is None or not isinstance(source, CellSource):
+            return now
+        program = load_plan(self.store, point.plan).program
+        past = TablePast.of(source, program, point.loading, point.epoch)
+        return PastRelation(now.base, past, self.store.state.shards)
 
     def is_view(self, name: str) -> bool:
         """Whether there is a view of this name."""
@@ -255,9 +267,13 @@ class DatabaseReader:
             return read(self.head())
 
     def head(self) -> ReadPoint:
-        """Base tables as they are now, all at one moment; a snapshot keeps such a point."""
+        """Base tables as they are now, all at one moment; a snapshot keeps such a point.
+
+        Where tables have no past, each is read as it is when it is its turn.
+        """
         point = self.newest()
-        point.cut = self.store.log.head()
+        if self.store.capabilities.before_image:
+            point.cut = self.store.log.head()
         return point
 
     def _kept_read(self, epoch: int, read: Callable[[ReadPoint], T]) -> T:

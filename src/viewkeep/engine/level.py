@@ -18,7 +18,7 @@ from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine import amounts
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
-from viewkeep.engine.cells.level import cell_boxes, cell_sources
+from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below
 from viewkeep.engine.cells.loading import load_cells
 from viewkeep.engine.cells.travel import CellBox, frames_of
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows
@@ -91,7 +91,7 @@ def run_sources(
                 yield from outbox.messages()
 
     cells = cell_sources(program)
-    for number, box in cell_boxes(store, split, cells):
+    for number, box in cell_boxes(store, epoch, split, cells):
         rows_in += len(box)
         yield from route(number, box)
     for table in cells.values():
@@ -167,11 +167,12 @@ def run_level(
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
     progress = Progress()
     rows_in = written = 0
+    below = purge_below(store, epoch.cut)
     for shard in shards:
         # What a shard sends does not depend on the others of its task: sums of DOUBLEs are rounded
         # with each part, and must have the same parts whoever runs the epoch.
         outbox = Outbox(store.state.shards)
-        state = ShardState(store, shard, epoch.epoch, epoch.horizon)
+        state = ShardState(store, shard, epoch.epoch, epoch.horizon, below)
         inbox = Inbox(targets)
         yield from inbox.receive(shard, mailbox.take(shard))
         rows_in += inbox.rows

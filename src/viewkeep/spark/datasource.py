@@ -32,15 +32,17 @@ from pyspark.sql.types import StructType
 from viewkeep.access.incoming import conform
 from viewkeep.access.reads import view_failed
 from viewkeep.access.writes import BaseTable
+from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
 from viewkeep.errors import CatalogError, EpochGone, InvalidRow, NotReady, UnknownName
+from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Placement
 from viewkeep.spark.convert import arrow_batches, spark_schema
 from viewkeep.spark.pushdown import KeyRange, key_range
 from viewkeep.spark.registration import register_source
-from viewkeep.spark.rows import BaseRows, Rows, ViewRows
+from viewkeep.spark.rows import BaseRows, PastRows, Rows, ViewRows
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
 from viewkeep.types import Column
@@ -129,6 +131,9 @@ class ViewkeepSource(DataSource):
             if name in newest.views:
                 raise NotReady(f"view {name} waits to be loaded; run the pipeline first")
             raise _unknown(plan, name)
+        if point.epoch is not None and isinstance(source, CellSource):
+            past = TablePast.of(source, plan.program, point.loading, point.epoch)
+            return PastRows(store.url, source, None, past)
         return BaseRows(store.url, source, point.cut)
 
     def _resolve(self, url: str) -> Point:

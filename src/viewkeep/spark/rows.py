@@ -15,11 +15,12 @@ import polars as pl
 from viewkeep.access.writes import BaseTable
 from viewkeep.codec.key_order import hash_key
 from viewkeep.codec.keys import KeyCodec
+from viewkeep.engine.cells.past import TablePast
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Placement
 from viewkeep.spark.pushdown import KeyRange
 from viewkeep.stores import borrow_store
-from viewkeep.stores.contract import Chunk, Cut
+from viewkeep.stores.contract import Chunk, Cut, Store
 from viewkeep.types import Column
 
 CHUNK = 10_000
@@ -54,12 +55,28 @@ class BaseRows:
         store, table = borrow_store(self.url), BaseTable(self.source)
         start, more = range_.start, True
         while more:
-            chunk = store.tables.scan(
-                part, table.number, start=start, stop=range_.stop, limit=CHUNK, at=self.cut
-            )
+            chunk = self._read(store, part, start, range_.stop)
             if chunk.rows:
                 yield table.row_codec.decode(chunk.rows, list(names))
             start, more = _next(chunk)
+
+    def _read(self, store: Store, part: int, start: bytes, stop: bytes | None) -> Chunk:
+        number = self.source.number
+        return store.tables.scan(part, number, start=start, stop=stop, limit=CHUNK, at=self.cut)
+
+
+@dataclass(frozen=True)
+class PastRows(BaseRows):
+    """A base table at an epoch, of a store whose tables have no past."""
+
+    past: TablePast
+
+    def parts(self, range_: KeyRange) -> list[int]:
+        """The shards, each of which may hold rows of the range."""
+        return list(range(borrow_store(self.url).state.shards))
+
+    def _read(self, store: Store, part: int, start: bytes, stop: bytes | None) -> Chunk:
+        return self.past.scan(store, part, start=start, stop=stop, limit=CHUNK)
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,32 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from viewkeep.access.damage import damaged_logs, damaged_tables
+from viewkeep.access.live import lost_rows
 from viewkeep.access.reads import view_failed
 from viewkeep.catalog import Catalog
 from viewkeep.engine.epochs import Epochs, Pin
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.errors import CatalogError, NotReady, ViewkeepError
-from viewkeep.plan.nodes import Aggregate, AggregateCall, Node, Window, WindowCall, inputs
+from viewkeep.plan.nodes import (
+    Aggregate,
+    AggregateCall,
+    CellSource,
+    Node,
+    Source,
+    Window,
+    WindowCall,
+    inputs,
+)
 from viewkeep.spark.compare import MISSING, compare
 from viewkeep.spark.datasource import read
 from viewkeep.spark.session import session
 from viewkeep.sql.spark_sql.adapted import adapted
 from viewkeep.stores import borrow_store
+from viewkeep.stores.contract import Store
 
 PIN_SECONDS = 3600.0
 SAMPLE_ROWS = 20
+_LOST = "{} of its rows are not what its log has brought (DELTA holds others)"
 
 
 @dataclass(frozen=True)
@@ -115,6 +127,7 @@ def verify(
                 raise NotReady(f"view {name} is still being loaded; run the pipeline first")
         with _Definitions(own, url, plan, pin.epoch, len(wanted) > 1) as definitions:
             verdicts = [_judge(definitions, name) for name in wanted]
+    lost = _lost(store, epochs, [plan.tables[name] for name in sorted(tables)])
     damaged = damaged_tables(store, (plan.tables[name] for name in sorted(tables)))
     if repair:
         catalog = Catalog(store)
@@ -130,7 +143,21 @@ def verify(
                 verdicts[place] = replace(verdict, repaired=True)
     base = [Verdict(f"table {name}", pin.epoch, problem=why) for name, why in damaged.items()]
     base += [Verdict(f"log {log}", pin.epoch, problem=why) for log, why in logs.items()]
+    base += [
+        Verdict(f"table {name}", pin.epoch, problem=_LOST.format(n)) for name, n in lost.items()
+    ]
     return verdicts + base
+
+
+def _lost(store: Store, epochs: Epochs, tables: Iterable[Source]) -> dict[str, int]:
+    """The tables of which DELTA has other rows than they have, and how many."""
+    with _pinned(epochs) as pin:
+        found = {
+            source.table: lost_rows(store, epochs, source, pin)
+            for source in tables
+            if isinstance(source, CellSource)
+        }
+    return {table: count for table, count in found.items() if count}
 
 
 def _tables(plan: PlanVersion, name: str) -> set[str]:

@@ -93,6 +93,9 @@ class WrappedLog(Log):
         found = self._store.call("log.cells", self.inner.cells, split, tables)
         return cast(Iterator[CellOperation], found)
 
+    def settled(self, cut: Cut) -> int | None:
+        return cast("int | None", self._store.call("log.settled", self.inner.settled, cut))
+
     def truncate(self, before: Cut, budget: int = 10_000) -> bool:
         return cast(bool, self._store.call("log.truncate", self.inner.truncate, before, budget))
 

@@ -29,7 +29,7 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.rowsource import MAX_KEY
 from viewkeep.engine.programs import newest_plan
 from viewkeep.errors import EpochGone, StoreError
-from viewkeep.stores.contract import CellChunk, Chunk, Kind, LogBatch, LogSplit, Store
+from viewkeep.stores.contract import CellChunk, Chunk, Cut, Kind, LogBatch, LogSplit, Store
 from viewkeep.stores.lmdb import LmdbStore
 from viewkeep.stores.wrapped import WrappedLog, WrappedStore, WrappedTables
 from viewkeep.types import Schema
@@ -126,6 +126,9 @@ class AwkwardLog(WrappedLog):
             for one in self.recent(split, tables):
                 if source.random() * 100 < how.twice:
                     yield one
+
+    def settled(self, cut: Cut) -> int | None:
+        return min(cut.positions.values()) + 1 if cut.positions else None
 
     def recent(self, split: LogSplit, tables: frozenset[int] | None) -> Iterator[CellOperation]:
         """The operations that may come again when this split is read."""

@@ -7,9 +7,10 @@ from typing import Final
 
 from viewkeep.cells import CellOperation
 from viewkeep.engine.cells.travel import CellBox
+from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Program
-from viewkeep.stores.contract import LogSplit, Store
+from viewkeep.stores.contract import Cut, LogSplit, Store
 
 _HELD: Final = 100_000  # operations of a box that is sent on, as amounts
 
@@ -19,21 +20,39 @@ def cell_sources(program: Program) -> Mapping[int, CellSource]:
     return {one.number: one for one in program.sources if isinstance(one, CellSource)}
 
 
+def purge_below(store: Store, cut: Cut) -> int | None:
+    """The timestamp below which nothing new comes after a cut, less the store's grace."""
+    rules = store.capabilities.cells
+    settled = None if rules is None else store.log.settled(cut)
+    return None if rules is None or settled is None else settled - rules.grace
+
+
 def cell_boxes(
-    store: Store, split: LogSplit, sources: Mapping[int, CellSource]
+    store: Store, epoch: OpenEpoch, split: LogSplit, sources: Mapping[int, CellSource]
 ) -> Iterator[tuple[int, CellBox]]:
-    """The operations in a split of a log, as boxes of one table each."""
+    """The operations in a split of a log, as boxes of one table each.
+
+    Those below the watermark of the cut before repeat others: the deletions that they would have to
+    meet may have been purged, so they are left out.
+    """
     if split.is_empty or not sources:
         return
     boxes: dict[int, CellBox] = {}
+    old = purge_below(store, epoch.start)
     for operation in store.log.cells(split, frozenset(sources)):
+        if old is not None and operation.timestamp < old:
+            continue
         number = operation.table
         box = boxes.setdefault(number, CellBox())
-        _take(box, operation, sources[number])
+        box.take(operation, sources[number].rules)
         if box.amount > _HELD:
             yield number, boxes.pop(number)
     yield from boxes.items()
 
 
-def _take(box: CellBox, operation: CellOperation, source: CellSource) -> None:
-    box.take(operation, source.rules)
+def operations_between(
+    store: Store, start: Cut, stop: Cut, source: CellSource
+) -> Iterator[CellOperation]:
+    """The operations on one table between two cuts."""
+    for split in store.log.splits(start, stop):
+        yield from store.log.cells(split, frozenset([source.number]))

@@ -16,7 +16,7 @@ from typing import Any
 from viewkeep.codec.key_order import hash_key
 from viewkeep.engine.amounts import TOGETHER, amount_of
 from viewkeep.engine.blame import Announce, Blame
-from viewkeep.engine.cells.level import cell_boxes, cell_sources
+from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below
 from viewkeep.engine.cells.travel import spread
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.log_splits import even_splits
@@ -62,6 +62,7 @@ class _Run:
         self.program, self.shards = lane.program, store.state.shards
         self.blame = Blame(lane.program, announce)
         self.states: dict[int, ShardState] = {}
+        self.below = purge_below(store, epoch.cut)
         # What has come for each operator: level -> shard -> operator -> boxes.
         self.inputs: dict[int, dict[int, dict[str, list[Any]]]] = defaultdict(
             lambda: defaultdict(lambda: defaultdict(list))
@@ -118,7 +119,7 @@ class _Run:
 
     def _read_cells(self, split: LogSplit, cells: Mapping[int, CellSource]) -> None:
         """Level 0 of a split of a log of cell operations."""
-        for number, box in cell_boxes(self.store, split, cells):
+        for number, box in cell_boxes(self.store, self.epoch, split, cells):
             if box.amount > _MOST_AMOUNT:
                 raise TooMany
             self.rows_in[0] += len(box)
@@ -191,7 +192,9 @@ class _Run:
     def state(self, shard: int) -> ShardState:
         """The state of a shard, whose writes wait for the end of the epoch."""
         if shard not in self.states:
-            self.states[shard] = ShardState(self.store, shard, self.epoch.epoch, self.epoch.horizon)
+            self.states[shard] = ShardState(
+                self.store, shard, self.epoch.epoch, self.epoch.horizon, self.below
+            )
         return self.states[shard]
 
 

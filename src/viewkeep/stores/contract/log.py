@@ -119,6 +119,14 @@ class Log(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} logs rows, not cells")
 
+    def settled(self, cut: Cut) -> int | None:
+        """The watermark of a cut as a timestamp of cells; None if there is none.
+
+        No operation after the cut has a smaller timestamp, unless it repeats one before the cut. It
+        is the same whenever it is asked, and never falls from one cut to a later one.
+        """
+        return None
+
     @abstractmethod
     def truncate(self, before: Cut, budget: int = 10_000) -> bool:
         """Drop log records wholly before the cut, at most `budget` a call; True if more remain.
