@@ -57,9 +57,9 @@ def test_tpch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def thinned(data: Path) -> Path:
-    """A twentieth of the orders, a fifth of what suppliers have and of the customers."""
-    of = {"lineitem": ("l_orderkey", 20), "orders": ("o_orderkey", 20)}
-    of |= {"partsupp": ("ps_partkey", 5), "part": ("p_partkey", 5), "customer": ("c_custkey", 5)}
+    """A sixtieth of the orders, a tenth of the parts and of the customers."""
+    of = {"lineitem": ("l_orderkey", 60), "orders": ("o_orderkey", 60)}
+    of |= {"partsupp": ("ps_partkey", 10), "part": ("p_partkey", 10), "customer": ("c_custkey", 10)}
     for table, (column, share) in of.items():
         file = data / f"{table}.parquet"
         rows = pl.read_parquet(file)

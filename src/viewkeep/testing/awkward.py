@@ -4,6 +4,8 @@ Law: its base tables are those of the embedded store under it, and so are its cu
 tells less. What its log says at a cut, merged, is the base tables at that cut.
 
     awkward:seed=7,twice=30,reorder=1:PATH
+
+With `late`, `lose` or `logs`, a service delivers the operations (`testing.delivery`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from viewkeep.cells import (
@@ -29,9 +32,21 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.rowsource import MAX_KEY
 from viewkeep.engine.programs import newest_plan
 from viewkeep.errors import EpochGone, StoreError
-from viewkeep.stores.contract import CellChunk, Chunk, Cut, Kind, LogBatch, LogSplit, Store
+from viewkeep.stores.contract import (
+    START,
+    CellChunk,
+    Chunk,
+    Cut,
+    Kind,
+    Log,
+    LogBatch,
+    LogSplit,
+    Store,
+    TableWrite,
+)
 from viewkeep.stores.lmdb import LmdbStore
 from viewkeep.stores.wrapped import WrappedLog, WrappedStore, WrappedTables
+from viewkeep.testing.delivery import Delivery
 from viewkeep.types import Schema
 
 
@@ -48,6 +63,15 @@ class Awkwardness:
     rivals: int = 0  # share of values that come with another one of the same timestamp, which loses
     ties: str = TieRule.SEQUENCE.value
     grace: int = 0
+    late: int = 0  # share of operations that are delivered late
+    lose: int = 0  # share of deliveries before which the deliverer forgets how far it was
+    replay: int = 50  # operations that it then delivers again, at most
+    logs: int = 0  # to how many logs they are delivered, which are split and merged
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the log is one of deliveries; else it is that of the embedded store."""
+        return bool(self.late or self.lose or self.logs)
 
     @staticmethod
     def parse(text: str) -> Awkwardness:
@@ -82,6 +106,12 @@ class AwkwardStore(WrappedStore):
         self.log = AwkwardLog(self, inner.log)
         self.tables = AwkwardTables(self, inner.tables)
         self._shapes: dict[int, _Shape] = {}
+        if awkwardness.is_delivered:
+            folder = Path(inner.url.removeprefix("lmdb:")) / "delivery"
+            awkward = self.log
+            self.log = DeliveredLog(
+                self, inner.log, Delivery(folder, inner.log, awkward.placed, awkwardness)
+            )
 
     @classmethod
     def create(cls, path: str, **options: Any) -> AwkwardStore:
@@ -140,6 +170,12 @@ class AwkwardLog(WrappedLog):
         except EpochGone:
             return
 
+    def placed(self, split: LogSplit) -> Iterator[tuple[int, CellOperation]]:
+        """The operations of a split with their places."""
+        for batch in self.inner.read(split):
+            for one in self._operations(split.log, batch):
+                yield one.timestamp - 1, one
+
     def _operations(self, log: str, batch: LogBatch) -> Iterator[CellOperation]:
         """The same operations of a batch whenever it is read."""
         shape, how = self._store.shape(batch.table), self._store.awkwardness
@@ -160,10 +196,71 @@ class AwkwardLog(WrappedLog):
                 yield from shape.puts(key, row, known, before is None, at, how, source)
 
 
+class DeliveredLog(AwkwardLog):
+    """The log that a delivery service has made of it."""
+
+    def __init__(self, store: AwkwardStore, inner: Log, delivery: Delivery):
+        super().__init__(store, inner)
+        self.delivery = delivery
+
+    def head(self) -> Cut:
+        return self.delivery.head()
+
+    def kept(self) -> Cut:
+        return START
+
+    def bounded_cut(self, start: Cut, stop: Cut, operations: int, size: int) -> Cut:
+        left, positions = operations, dict[str, int]()
+        for log, end in sorted(stop.positions.items()):
+            begin = start.position(log)
+            positions[log] = min(end, begin + left)
+            left -= positions[log] - begin
+        if positions == stop.positions:
+            return stop
+        taken = operations - left
+        return replace(
+            stop,
+            positions=positions,
+            watermark=start.watermark,
+            operations=start.operations + taken,
+        )
+
+    def first_after(self, cut: Cut) -> int | None:
+        return self.delivery.first_after(cut)
+
+    def splits(self, start: Cut, stop: Cut) -> list[LogSplit]:
+        return Log.splits(self, start, stop)
+
+    def divide(self, split: LogSplit, operations: list[int]) -> list[LogSplit]:
+        return Log.divide(self, split, operations)
+
+    def cells(
+        self, split: LogSplit, tables: frozenset[int] | None = None
+    ) -> Iterator[CellOperation]:
+        for one in self.delivery.operations(split):
+            if tables is None or one.table in tables:
+                yield one
+
+    def settled(self, cut: Cut) -> int | None:
+        return self.delivery.settled(cut)
+
+    def recent(self, split: LogSplit, tables: frozenset[int] | None) -> Iterator[CellOperation]:
+        start = self.inner.kept().position(split.log)
+        for batch in self.inner.read(split._replace(start=start, stop=split.start), tables):
+            yield from self._operations(split.log, batch)
+
+    def truncate(self, before: Cut, budget: int = 10_000) -> bool:
+        return self.inner.truncate(self.delivery.truncate(before), budget)
+
+
 class AwkwardTables(WrappedTables):
     """Base tables without a past."""
 
     _store: AwkwardStore
+
+    def write(self, writes: Sequence[TableWrite]) -> Cut:
+        done = self.inner.write(writes)
+        return self._store.log.head() if self._store.awkwardness.is_delivered else done
 
     def get(self, table: int, keys: Sequence[bytes], at: Any = None) -> list[bytes | None]:
         _refuse_past(at)
@@ -180,14 +277,14 @@ class AwkwardTables(WrappedTables):
         if shape is None:
             return CellChunk([], None, False)
         chunk = self.inner.scan(part, table, start=start, limit=limit, at=now)
-        (after,) = (log for log in store.log.splits(now, now) if log.part == part)
+        (after,) = (log for log in store.inner.log.splits(now, now) if log.part == part)
         at, source = after.start, random.Random(how.seed)
         found = [
             one
             for key, row in zip(chunk.keys, chunk.rows, strict=True)
             for one in shape.puts(key, row, None, True, at, replace(how, rivals=0), source)
         ]
-        if not chunk.more:
+        if not start:
             assert isinstance(store.log, AwkwardLog)
             found += store.log.recent(after, frozenset([table]))
         return CellChunk(found, chunk.keys[-1] if chunk.keys else None, chunk.more)

@@ -55,4 +55,5 @@ def operations_between(
 ) -> Iterator[CellOperation]:
     """The operations on one table between two cuts."""
     for split in store.log.splits(start, stop):
-        yield from store.log.cells(split, frozenset([source.number]))
+        if not split.is_empty:
+            yield from store.log.cells(split, frozenset([source.number]))

@@ -97,7 +97,7 @@ class Tables(ABC):
         """The cells of up to `limit` rows of one part with keys from `start` on, as they are now.
 
         Of a store that says `Capabilities.cells`. What was written before the call is in it, or was
-        overwritten or deleted since. The last chunk also has deletions that operations which may
+        overwritten or deleted since. The first chunk also has deletions that operations which may
         still come, late or again, would need to meet. A cell may be newer than its timestamp says
         if it was not changed since. Scan and log may overlap: they are merged.
         """
