@@ -7,7 +7,7 @@ leaves in its epoch records.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Group
 from rich.table import Table
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from viewkeep.access.reads import loading_of, view_failed, view_unreadable
 from viewkeep.catalog import Catalog
+from viewkeep.engine.costs import Costs, read_costs
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lag import lag_seconds
@@ -51,6 +52,7 @@ class ViewStatus:
     state: str
     progress: str = ""
     problem: str = ""  # since when and why it has failed, and what to do
+    seconds: float = 0.0  # of processor time so far, with its part of what views share
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class OperatorStatus:
     users: tuple[str, ...]  # views that stand on it
     rows: int
     bytes: int
+    seconds: float = 0.0  # of processor time so far
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         LogStatus(log, end, published.cut.position(log), sizes.log_operations.get(log, 0))
         for log, end in head.positions.items()
     )
-    lease = holder(store)
+    lease, costs = holder(store), read_costs(store)
+    spent = costs.of_views(current.program)
     return Status(
         url=url,
         epoch=published.epoch,
@@ -109,11 +113,11 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         lag_seconds=0.0 if published.cut.covers(head) else lag_seconds(epochs, published),
         operations_per_second=_rate(published),
         views=tuple(
-            _view(name, epochs, current, url)
+            replace(_view(name, epochs, current, url), seconds=spent.get(name, (0.0, 0))[0])
             for name in sorted({**current.views, **current.unreadable})
         ),
         tables=tuple(sorted(current.tables)),
-        operators=_operators(current.program, sizes),
+        operators=_operators(current.program, sizes, costs),
         base_bytes=sizes.base_bytes,
         state_bytes=sizes.state_bytes,
         driver=None if lease is None else f"process {lease.pid} on {lease.host}",
@@ -125,7 +129,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
     )
 
 
-def _operators(program: Program, sizes: Sizes) -> tuple[OperatorStatus, ...]:
+def _operators(program: Program, sizes: Sizes, costs: Costs) -> tuple[OperatorStatus, ...]:
     users: dict[str, list[str]] = {}
     for name, placement in program.placements.items():
         for below in placement.operators:
@@ -136,10 +140,9 @@ def _operators(program: Program, sizes: Sizes) -> tuple[OperatorStatus, ...]:
         size = sum(held, TableSize())
         if operator.tables:
             names = tuple(sorted(users.get(operator.id, ())))
-            shown = title(operator)
-            found.append(
-                OperatorStatus(operator.id, shown, operator.level, names, size.rows, size.bytes)
-            )
+            what, spent = title(operator), costs.operators.get(operator.id, (0.0, 0))[0]
+            figures = (operator.level, names, size.rows, size.bytes, spent)
+            found.append(OperatorStatus(operator.id, what, *figures))
     return tuple(sorted(found, key=lambda operator: (-operator.bytes, operator.id)))
 
 
@@ -198,8 +201,10 @@ def render(status: Status) -> Group:
         figures = (log.end, log.published, log.lag, log.kept)
         logs.add_row(log.log, *[f"{figure:,}" for figure in figures])
     views = Table("view", "state", "loaded", header_style="bold")
+    views.add_column("processor", justify="right")
+    whole = sum(view.seconds for view in status.views)
     for view in status.views:
-        views.add_row(view.name, view.state, view.progress)
+        views.add_row(view.name, view.state, view.progress, _spent(view.seconds, whole))
     sizes = f"base {_size(status.base_bytes)} · state {_size(status.state_bytes)} · {_room(status)}"
     driver = f"driver: {status.driver or 'none (start one: viewkeep run ' + status.url + ')'}"
     top = Text(f"{status.url} · {line(status)}", style="bold")
@@ -218,16 +223,24 @@ def _room(status: Status) -> str:
 
 def _state_table(status: Status) -> Table:
     """The largest operators, with who uses them."""
-    made = Table("state of", "level", "rows", "size", "used by", header_style="bold")
+    names = ("state of", "level", "rows", "size", "processor", "used by")
+    made = Table(*names, header_style="bold")
+    whole = sum(operator.seconds for operator in status.operators)
     for operator in status.operators[:_SHOWN]:
         users = ", ".join(operator.users[:3])
         if len(operator.users) > 3:
             users += f" and {len(operator.users) - 3} more"
         what = operator.what if len(operator.what) <= 60 else operator.what[:59] + "…"
-        made.add_row(what, str(operator.level), f"{operator.rows:,}", _size(operator.bytes), users)
+        figures = (f"{operator.rows:,}", _size(operator.bytes), _spent(operator.seconds, whole))
+        made.add_row(what, str(operator.level), *figures, users)
     if len(status.operators) > _SHOWN:
-        made.add_row(f"and {len(status.operators) - _SHOWN} more", "", "", "", "")
+        made.add_row(f"and {len(status.operators) - _SHOWN} more", "", "", "", "", "")
     return made
+
+
+def _spent(seconds: float, whole: float) -> str:
+    """Processor time, and its share of that of all."""
+    return f"{seconds:.2f} s ({seconds / whole:.0%})" if whole else ""
 
 
 def _size(count: float) -> str:

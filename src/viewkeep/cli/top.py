@@ -277,12 +277,15 @@ def _views(look: Look, rows: int | None) -> Table:
     table.add_column("state")
     if look.loading:
         table.add_column("loaded")
+    table.add_column("processor", justify="right")
+    whole = sum(view.seconds for view in look.status.views)
     views = sorted(look.status.views, key=lambda view: (view.state == "ready", view.name))
     for view in views[:rows]:
         style = {"ready": "green", "loading": "blue", "failed": "red"}.get(view.state, "yellow")
         cells: list[RenderableType] = [view.name, Text(f"● {view.state}", style)]
         if look.loading:
             cells.append(_bar(look.loading.get(view.name)))
+        cells.append(f"{view.seconds / whole:.0%}" if whole else "")
         table.add_row(*cells)
     if rows is not None and len(views) > rows:
         table.add_row(f"and {len(views) - rows} more")

@@ -4,11 +4,12 @@ Law: an error that the rows or the plan are to blame for leaves a level as Opera
 names that operator. Errors that would come whatever the operator did (a full disk, a newer driver,
 an epoch that is gone) pass unchanged: they say nothing about a view. A process that dies cannot
 raise; whoever runs a level with `announce` is told each name before its work begins, so the name
-told last is the one to suspect.
+told last is the one to suspect. Processor time is charged to the innermost name (`costs`).
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -31,6 +32,9 @@ class Blame:
     def __init__(self, program: Program, announce: Announce | None = None):
         self._program, self._announce = program, announce
         self._at: list[str] = []
+        self._seconds: dict[str, float] = {}
+        self._rows: dict[str, int] = {}
+        self._mark = time.process_time()
 
     @property
     def is_told(self) -> bool:
@@ -38,6 +42,7 @@ class Blame:
         return self._announce is not None
 
     def __call__(self, name: str) -> Blame:
+        self._charge()
         self._at.append(name)
         if self._announce is not None:
             self._announce(name)
@@ -52,11 +57,32 @@ class Blame:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._charge()
         name = self._at.pop()
         if error is not None and _tells(error):
             raise self._failed(name, error) from error
         if self._announce is not None and self._at:
             self._announce(self._at[-1])
+
+    def changed(self, name: str, rows: int) -> None:
+        """An operator has changed so many rows."""
+        self._rows[name] = self._rows.get(name, 0) + rows
+
+    @property
+    def costs(self) -> dict[str, tuple[float, int]]:
+        """Processor time in seconds and changed rows of each name so far."""
+        return {
+            name: (round(seconds, 6), self._rows.get(name, 0))
+            for name, seconds in self._seconds.items()
+        }
+
+    def _charge(self) -> None:
+        """Charge the time since the last call to whoever works now."""
+        now = time.process_time()
+        if self._at:
+            name = self._at[-1]
+            self._seconds[name] = self._seconds.get(name, 0.0) + now - self._mark
+        self._mark = now
 
     def fan_out(
         self, delta: pl.DataFrame, consumers: Sequence[tuple[Operator, OperatorFeed]], shards: int

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from viewkeep.engine.costs import note_costs, tell_costs
 from viewkeep.engine.lease import Lease, acquire, release, renew
 from viewkeep.engine.loading import Loading, add_loaded, begin_loading, merge_progress
 from viewkeep.engine.programs import load_plan, newest_plan
@@ -224,6 +225,7 @@ class Epochs:
             more=epoch.more,
         )
         if self._swap(raw, replace(record, published=published, open=None)):
+            note_costs(self.store, epoch.operations, reports)
             return published
         # Another driver took over, or one that was killed in the middle of this write has done it.
         return self.publish(term, epoch, reports)
@@ -238,6 +240,7 @@ class Epochs:
         head = self.store.log.head()
         moved = not published.cut.covers(head)
         if not moved and not loading and plan.version == published.plan:
+            tell_costs(self.store)
             return None
         cut = published.cut
         if moved and not plan.program.operators:

@@ -55,7 +55,7 @@ def run_sources(
     Views that are keyed like their base table are written here if no other task has changes of
     the same rows (`writes_local`). Else all are sent to level 1.
     """
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     is_local, is_leading = writes_local(store, epoch, split), is_first(store, epoch, split)
     program = load_plan(store, epoch.plan).program
     running = executors(program)
@@ -135,8 +135,8 @@ def run_sources(
             progress.note(feed.id, 0, LoadChunk("", [], [], more=False))
     written = _write_local(store, epoch, running, inbox, blame)
     yield from outbox.messages()
-    spent = time.perf_counter() - began
-    yield REPORT, progress.report(0, rows_in, written, spent).encode()
+    spent, worked = time.perf_counter() - began, time.process_time() - worked
+    yield REPORT, progress.report(0, rows_in, written, spent, worked, blame.costs).encode()
 
 
 def run_level(
@@ -148,7 +148,7 @@ def run_level(
     announce: Announce | None = None,
 ) -> Iterator[Message]:
     """A higher level for some shards. Runs for every shard, messages or none; passes reports on."""
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     program = load_plan(store, epoch.plan).program
     running = executors(program)
     blame = Blame(program, announce)
@@ -185,6 +185,7 @@ def run_level(
                     progress.note(loaded, shard, chunk)
                 heard = program.is_heard(operator.id)
                 for delta in _together(_run(running[operator.id], state, inbox, heard)):
+                    blame.changed(operator.id, delta.height)
                     _hand_on(running, operator, delta, chunks, state, inbox, outbox, blame)
                     if outbox.full:
                         yield from outbox.messages()
@@ -198,8 +199,8 @@ def run_level(
                                 yield from outbox.messages()
         written += state.commit()
         yield from outbox.messages()
-    spent = time.perf_counter() - began
-    yield REPORT, progress.report(level, rows_in, written, spent).encode()
+    spent, worked = time.perf_counter() - began, time.process_time() - worked
+    yield REPORT, progress.report(level, rows_in, written, spent, worked, blame.costs).encode()
 
 
 def _run(

@@ -154,6 +154,15 @@ class Progress:
         self._bounds.setdefault(feed, {})[str(part)] = chunk.progress
         self._rows[feed] = self._rows.get(feed, 0) + len(chunk.rows)
 
-    def report(self, level: int, rows_in: int, rows_written: int, seconds: float) -> Report:
+    def report(
+        self,
+        level: int,
+        rows_in: int,
+        rows_written: int,
+        seconds: float,
+        processor: float,
+        costs: Mapping[str, tuple[float, int]],
+    ) -> Report:
         """The report of a task that ends."""
-        return Report(level, self._bounds, self._rows, rows_in, rows_written, seconds)
+        bounds, rows = self._bounds, self._rows
+        return Report(level, bounds, rows, rows_in, rows_written, seconds, processor, costs)

@@ -21,6 +21,8 @@ class Report:
     rows_in: int = 0
     rows_written: int = 0
     seconds: float = 0.0
+    processor: float = 0.0  # seconds of processor time
+    costs: Mapping[str, tuple[float, int]] = field(default_factory=dict)  # see `Blame.costs`
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()

@@ -8,7 +8,7 @@ make up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from viewkeep.engine.costs import read_costs
 from viewkeep.engine.epochs import Published
 from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lag import lag_seconds
@@ -94,6 +95,9 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+MOST_VIEWS = 100  # of which the cost is told
+
+
 @dataclass(frozen=True)
 class Figures:
     """How a database stands, at one look."""
@@ -105,6 +109,7 @@ class Figures:
     failed: int  # views
     failures: int  # since the epoch was published
     lag_seconds: float
+    costs: Mapping[str, tuple[float, int]]  # views that cost most: processor time, rows
 
     @classmethod
     def of(cls, db: Database) -> Figures:
@@ -113,8 +118,10 @@ class Figures:
         driven, failed = holder(store) is not None, len(db.catalog.current().failed)
         trouble = trouble_of(store)
         failures = 0 if trouble is None else trouble.count
+        spent = read_costs(store).of_views(db.catalog.current().program)
+        costs = dict(sorted(spent.items(), key=lambda cost: -cost[1][0])[:MOST_VIEWS])
         head, late = store.log.head(), lag_seconds(db.epochs, published)
-        return cls(published, head, store.sizes(), driven, failed, failures, late)
+        return cls(published, head, store.sizes(), driven, failed, failures, late, costs)
 
 
 class _Standing(Collector):
@@ -161,6 +168,14 @@ class _Standing(Collector):
             yield _gauge("free_bytes", "Bytes that the disk has left.", sizes.free_bytes)
         kept = sum(sizes.log_operations.values())
         yield _gauge("log_operations", "Operations that the logs keep.", kept)
+        processor = CounterMetricFamily(
+            "viewkeep_view_processor_seconds",
+            "Processor time of the views that cost most, with their parts of what views share.",
+            labels=["view"],
+        )
+        for view, (seconds, _) in found.costs.items():
+            processor.add_metric([view], seconds)
+        yield processor
         yield _gauge("driver", "1 while a pipeline holds the driver's lease.", int(found.driven))
 
 

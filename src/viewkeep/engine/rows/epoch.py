@@ -71,7 +71,7 @@ class _Run:
         self.seconds: list[float] = []
 
     def run(self) -> list[Report]:
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         for share in even_splits(self.store, self.program, self.epoch):
             for split in share:
                 self._read(split)
@@ -90,6 +90,8 @@ class _Run:
                 rows_in=self.rows_in[level],
                 rows_written=written if level == last else 0,
                 seconds=seconds,
+                processor=time.process_time() - worked if level == last else 0.0,
+                costs=self.blame.costs if level == last else {},
             )
             for level, seconds in enumerate(self.seconds)
         ]
@@ -151,6 +153,7 @@ class _Run:
             executor = self.lane.executor(name)
             with self.blame(name):
                 rows = self._run_operator(executor, self.state(shard), boxes)
+            self.blame.changed(name, len(rows))
             if not rows:
                 continue
             _check_part(rows)
