@@ -69,6 +69,7 @@ FROM = {
     "inner": "l join r on l.k = r.k",
     "left": "l left join r on l.k = r.k",
     "right": "l right join r on l.k = r.k",
+    "full": "l full join r on l.k = r.k",
     "filtered": "l join r on l.k = r.k where l.f",
     "null_safe": "l join r on l.k <=> r.k",
 }

@@ -12,7 +12,7 @@ or a row of state more. The hint AGGREGATE_FIRST groups sides by other columns t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
@@ -27,6 +27,8 @@ from viewkeep.plan.nodes import (
     Match,
     Named,
     Node,
+    Project,
+    Union,
     inputs,
     sources,
 )
@@ -35,6 +37,7 @@ from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.partial_sums import (
     SumPart,
     average,
+    cast,
     counted_if,
     exact_product,
     is_summable,
@@ -47,8 +50,8 @@ from viewkeep.plan.passes.partial_sums import (
     whole,
 )
 from viewkeep.plan.passes.polynomials import Term, all_known, polynomial, product
-from viewkeep.plan.passes.rebuild import filtered, names, over, projected
-from viewkeep.types import BIGINT, BOOLEAN, DataType
+from viewkeep.plan.passes.rebuild import filtered, names, over, projected, united
+from viewkeep.types import BIGINT, BOOLEAN, INT, DataType
 
 _EXTREMES = ("min", "max", "bool_and", "bool_or")
 _INSENSITIVE = (*_EXTREMES, "min_by", "max_by")
@@ -68,26 +71,73 @@ def _changed(node: Node, always: bool) -> Node:
     if isinstance(node, Arrange):
         return node
     if isinstance(node, Aggregate):
-        made = _Rewriting.of(node)
-        node = made.result() if made is not None and made.choose(always) else node
+        node = _rewritten(node, always) or node
     return over(node, tuple(_changed(below, always) for below in inputs(node)))
+
+
+def _rewritten(node: Aggregate, always: bool) -> Node | None:
+    """An Aggregate over joins with sides grouped before; None if there are none to group."""
+    below, steps = strip(node.input)
+    if not isinstance(below, Union):
+        made = _Rewriting.of(node)
+        return made.result() if made is not None and made.choose(always) else None
+    # A FULL JOIN is a union of joins.
+    branches = []
+    for branch in below.inputs:
+        made = _Rewriting.of(replace(node, input=_stacked(steps, branch)))
+        if made is None:
+            return None
+        branches.append(made)
+    chosen = [made.choose(always) for made in branches]
+    return _united(node, branches) if any(chosen) else None
+
+
+def _stacked(steps: Sequence[Filter | Project], node: Node) -> Node:
+    """Steps over another node with the same columns."""
+    for step in steps:
+        if isinstance(step, Filter):
+            node = Filter(node, step.predicate)
+        else:
+            node = projected(node, step.outputs)
+    return node
+
+
+def _united(node: Aggregate, branches: list[_Rewriting]) -> Node | None:
+    """An Aggregate over the joins of all branches, whose rows say how many rows they stand for."""
+    parts, calls = [], list[tuple[AggregateCall, ...]]()
+    for number, made in enumerate(branches):
+        joined, keys, finished = made.taken_apart(counted=True)
+        summed = [(call, made.part(call)) for call in made.outer.values()]
+        outputs = [*keys, *(Named(call.name, part) for call, part in summed)]
+        parts.append(projected(joined, [*outputs, Named("#branch", Lit(number, INT))]))
+        calls.append(
+            tuple(replace(call, argument=Ref(call.name, part.type), by=()) for call, part in summed)
+        )
+    if len(set(calls)) > 1 or any(call.by for made in branches for call in made.outer.values()):
+        return None
+    shown = {key.name for key in node.keys} | {call.name for call in calls[0]} | {"#branch"}
+    whole = united(parts, ("#branch",), shown)
+    above = tuple(Named(key.name, Ref(key.name, key.expr.type)) for key in node.keys)
+    return _finished(Aggregate(whole, above, calls[0]), finished)
+
+
+def _finished(made: Aggregate, finished: list[Named]) -> Node:
+    """An Aggregate with values that are made of its columns."""
+    if all(out.expr == Ref(out.name, out.expr.type) for out in finished):
+        return made
+    shown = [Named(key.name, Ref(key.name, key.expr.type)) for key in made.keys]
+    return projected(made, [*shown, *finished])
 
 
 def choice(node: Aggregate) -> str:
     """Which sides of the join below a planned Aggregate are grouped and why, for EXPLAIN."""
-    made = _Rewriting.of(node)
-    if made is None:
-        return ""
-    grouped, others = [], []
-    made.choose(False)
-    for side in made.sides:
-        below, _ = strip(side.node)
-        label = ", ".join(dict.fromkeys(source.table for source in sources(side.node))) or "values"
-        if isinstance(below, Aggregate):
-            grouped.append(f"{label} by {', '.join(below.row_key)}")
-        else:
-            others.append(f"not {label}: {'a hint' if side.grouped else side.reason}")
-    return "; ".join([*grouped, *others])
+    below, steps = strip(node.input)
+    branches = below.inputs if isinstance(below, Union) else (below,)
+    found = dict[str, None]()
+    for branch in branches:
+        made = _Rewriting.of(replace(node, input=_stacked(steps, branch)))
+        found |= dict.fromkeys(made.reasons() if made is not None else ())
+    return "; ".join(found)
 
 
 @dataclass
@@ -213,6 +263,8 @@ class _Rewriting:
         self.left = _Side(join.left, False, taken)
         self.right = _Side(join.right, join.kind == "left", taken, join.shows_right)
         self.outer: dict[str, AggregateCall] = {}
+        self.counted = False
+        self.texts = {call.name: str(call.argument) for call in node.aggregates}
 
     @classmethod
     def of(cls, node: Aggregate) -> _Rewriting | None:
@@ -258,6 +310,20 @@ class _Rewriting:
             for expr in sorted(keys or (), key=str):
                 side.add_key(expr)
         return any(side.grouped for side in self.sides)
+
+    def reasons(self) -> list[str]:
+        """Of a planned join: which sides are grouped, then which are not and why."""
+        self.choose(False)
+        grouped, others = [], []
+        for side in self.sides:
+            below, _ = strip(side.node)
+            tables = dict.fromkeys(source.table for source in sources(side.node))
+            label = ", ".join(tables) or "values"
+            if isinstance(below, Aggregate):
+                grouped.append(f"{label} by {', '.join(below.row_key)}")
+            else:
+                others.append(f"not {label}: {'a hint' if side.grouped else side.reason}")
+        return [*grouped, *others]
 
     def _grouping(
         self, side: _Side, matched: set[Expr], always: bool
@@ -321,6 +387,15 @@ class _Rewriting:
         return polynomial(call.argument, self._owner)
 
     def result(self) -> Node:
+        joined, keys, finished = self.taken_apart()
+        return _finished(Aggregate(joined, keys, tuple(self.outer.values())), finished)
+
+    def taken_apart(self, counted: bool = False) -> tuple[Node, tuple[Named, ...], list[Named]]:
+        """The join, what its rows are grouped by, and each value by the calls in `outer`.
+
+        `counted`: also rows that stand for one row say so.
+        """
+        self.counted = counted
         finished = [Named(call.name, self._call(call)) for call in self.calls]
         keys = tuple(
             Named(key.name, self._above(expr))
@@ -333,11 +408,16 @@ class _Rewriting:
         )
         conditions = [self._above(condition) for condition in self.conditions]
         join = Join(self.join.kind, self.left.made(), self.right.made(), on)
-        made = Aggregate(filtered(join, conditions), keys, tuple(self.outer.values()))
-        if all(out.expr == Ref(out.name, out.expr.type) for out in finished):
-            return made
-        shown = [Named(key.name, Ref(key.name, key.expr.type)) for key in keys]
-        return projected(made, [*shown, *finished])
+        return filtered(join, conditions), keys, finished
+
+    def part(self, call: AggregateCall) -> Expr:
+        """The argument of a call above, of a type that does not depend on what is grouped."""
+        assert call.argument is not None, "rows are counted"
+        return (
+            cast(call.argument, sum_type(call.argument.type))
+            if (call.function == "sum")
+            else call.argument
+        )
 
     def _above(self, expr: Expr) -> Expr:
         return self.right.above(self.left.above(expr))
@@ -355,12 +435,15 @@ class _Rewriting:
         argument = call.argument
         if argument is None:
             rows = self._rows()
-            return self._outer(call) if rows is None else self._total(call.name, rows)
+            if rows is None and not self.counted:
+                return self._outer(call)
+            return self._total(call.name, rows or Lit(1, BIGINT))
         owner = self._owner(argument)
-        if owner is not None and owner.grouped and call.function in _EXTREMES:
+        constant = isinstance(argument, Lit)
+        if owner is not None and owner.grouped and call.function in _EXTREMES and not constant:
             inner = owner.call(call.function, argument, call.type)
             return self._outer(replace(call, argument=inner))
-        plain = not any(side.grouped and side.shown for side in self.sides)
+        plain = not self.counted and not any(side.grouped and side.shown for side in self.sides)
         if plain or call.function not in _SUMMED:
             by = tuple(replace(part, expr=self._above(part.expr)) for part in call.by)
             return self._outer(replace(call, argument=self._above(argument), by=by))
@@ -390,6 +473,8 @@ class _Rewriting:
         return self._outer(call)
 
     def _count(self, argument: Expr, owner: _Side | None) -> Expr:
+        if _is_null(argument):
+            return Lit(0, BIGINT)
         if owner is None:
             count, rows = counted_if(self._above(argument)), self._rows()
         else:
@@ -397,6 +482,8 @@ class _Rewriting:
         return count if rows is None else times(count, rows)
 
     def _part(self, part: Expr, owner: _Side | None) -> Expr:
+        if _is_null(part):
+            return Lit(None, sum_type(part.type))
         if owner is None:
             value, rows = whole(self._above(part)), self._rows()
         else:
@@ -405,15 +492,17 @@ class _Rewriting:
 
     def _sum(self, call: AggregateCall, argument: Expr, owner: _Side | None) -> Expr:
         parts: list[SumPart] = parts_of(argument, call.function)
+        if _is_null(argument):  # as in a branch of a FULL JOIN; no side has a sum for it
+            parts = [SumPart(p.name, Lit(None, p.expr.type)) for p in parts]
         if call.function == "sum" and len(parts) == 1:
             summed = self._part(parts[0].expr, owner)
             return self._outer(replace(call, argument=summed))
-        sums = [self._hidden(part.name, str(argument), self._part(part.expr, owner))
+        sums = [self._hidden(part.name, self.texts[call.name], self._part(part.expr, owner))
                 for part in parts]  # fmt: skip
         total = joined_parts(sums)
         if call.function == "sum":
             return average(total, None, call.type)
-        count = self._hidden("count", str(argument), self._count(argument, owner))
+        count = self._hidden("count", self.texts[call.name], self._count(argument, owner))
         return average(total, count, call.type)
 
     def _of_both(self, call: AggregateCall, terms: list[Term[_Side]]) -> Expr:
@@ -443,8 +532,8 @@ class _Rewriting:
         assert summed is not None
         if call.function == "sum":
             return self._outer(replace(call, argument=summed))
-        total = self._hidden("sum", str(call.argument), summed)
-        count = self._hidden("count", str(call.argument), counts)
+        total = self._hidden("sum", self.texts[call.name], summed)
+        count = self._hidden("count", self.texts[call.name], counts)
         return average(total, count, call.type)
 
     def _term(self, term: Term[_Side], factors: dict[int, list[Expr]], type_: DataType) -> Expr:
@@ -464,6 +553,10 @@ class _Rewriting:
             inner = owner.call("bit_xor", argument, call.type) if owner.grouped else argument
             value, rows = inner, self._rows(owner)
         return value if rows is None else _if_odd(value, rows)
+
+
+def _is_null(expr: Expr) -> bool:
+    return isinstance(expr, Lit) and expr.value is None
 
 
 def _if_odd(value: Expr, rows: Expr) -> Expr:

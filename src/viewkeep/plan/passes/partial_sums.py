@@ -71,10 +71,10 @@ def joined_parts(sums: Sequence[Expr]) -> Expr:
 def average(total: Expr, count: Expr | None, type_: DataType) -> Expr:
     """A total, divided by a count if there is one, as a type; NULL where it does not fit."""
     if count is None:
-        return _cast(total, type_)
+        return cast(total, type_)
     if not type_.is_decimal:
-        return Call("divide", (_cast(total, DOUBLE), _cast(count, DOUBLE)), type_)
-    return Call("divide", (total, _cast(count, _COUNT)), type_)
+        return Call("divide", (cast(total, DOUBLE), cast(count, DOUBLE)), type_)
+    return Call("divide", (total, cast(count, _COUNT)), type_)
 
 
 def sum_type(type_: DataType) -> DataType:
@@ -86,23 +86,23 @@ def sum_type(type_: DataType) -> DataType:
 
 def whole(value: Expr) -> Expr:
     """A value of one row as a sum of it."""
-    return _cast(value, BIGINT) if value.type == INT else value
+    return cast(value, BIGINT) if value.type == INT else value
 
 
 def times(value: Expr, count: Expr) -> Expr:
     """A sum or a count, as many times."""
     type_ = value.type
     if type_.is_decimal:
-        args = (value, _cast(count, _COUNT))
+        args = (value, cast(count, _COUNT))
         return Call("multiply", args, decimal(38, type_.scale))
-    return arranged(Call("multiply", (value, _cast(count, type_)), type_))
+    return arranged(Call("multiply", (value, cast(count, type_)), type_))
 
 
 def exact_product(left: Expr, right: Expr, type_: DataType) -> Expr:
     """The product of two sums as a type that holds it."""
     if not type_.is_decimal:
         return arranged(Call("multiply", (left, right), type_))
-    args = [_cast(one, _COUNT) if one.type == BIGINT else one for one in (left, right)]
+    args = [cast(one, _COUNT) if one.type == BIGINT else one for one in (left, right)]
     return Call("multiply", (args[0], args[1]), type_)
 
 
@@ -127,5 +127,6 @@ def _unit(scale: int) -> Lit:
     return Lit(Decimal(10**_MOST_DIGITS).scaleb(-scale), type_)
 
 
-def _cast(value: Expr, type_: DataType) -> Expr:
+def cast(value: Expr, type_: DataType) -> Expr:
+    """A value as a type."""
     return value if value.type == type_ else Call("cast", (value,), type_)
