@@ -126,6 +126,12 @@ class BaseTable:
         columns = given if missing and not absent else None
         return [self._write(Kind.PUT, keys, self.row_codec.encode(frame), columns, absent)]
 
+    def put_encoded(
+        self, keys: Sequence[bytes], rows: Sequence[bytes], columns: tuple[int, ...] | None
+    ) -> TableWrite:
+        """The operation that another process has made of a frame by `put_frame`."""
+        return self._write(Kind.PUT, keys, rows, columns)
+
     def refuse_nulls(self, frame: pl.DataFrame, first_row: int = 1) -> None:
         """Refuse a frame with a NULL where the schema allows none."""
         for index in self._required:

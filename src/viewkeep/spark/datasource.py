@@ -4,7 +4,7 @@
     frame.write.format("viewkeep").option("url", url).option("table", "votes").mode("append").save()
 
 Law: a DataFrame reads one epoch, however often it is evaluated; the epoch is pinned when the
-DataFrame is made. Writing puts rows: a repeated task or job writes the same rows again.
+DataFrame is made. Writing is in `sink`.
 
 Spark 4.3 tells a Python source which filters apply but not which columns are wanted, so columns are
 chosen by the option `columns` or by giving `.schema(...)`.
@@ -16,40 +16,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     Filter,
     InputPartition,
-    WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
-from viewkeep.access.incoming import conform
 from viewkeep.access.reads import view_failed
-from viewkeep.access.writes import BaseTable
 from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
-from viewkeep.errors import CatalogError, EpochGone, InvalidRow, NotReady, UnknownName
+from viewkeep.errors import CatalogError, EpochGone, NotReady, UnknownName
 from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Placement
 from viewkeep.spark.convert import arrow_batches, spark_schema
 from viewkeep.spark.pushdown import KeyRange, key_range
 from viewkeep.spark.registration import register_source
 from viewkeep.spark.rows import BaseRows, PastRows, Rows, ViewRows
+from viewkeep.spark.sink import StreamWriter, TableWriter
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
 from viewkeep.types import Column
 
 FORMAT = "viewkeep"
 PIN_SECONDS = 600.0
-WRITE_ROWS = 10_000  # rows of one `write` call
 
 
 def register(spark: SparkSession) -> None:
@@ -90,7 +87,10 @@ class Point:
 
 
 class ViewkeepSource(DataSource):
-    """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds."""
+    """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds;
+
+    to write `atomic` (true), and for a stream `query`, its name.
+    """
 
     _point: Point | None = None
 
@@ -109,7 +109,15 @@ class ViewkeepSource(DataSource):
         table = self._option("table").lower()
         if overwrite:
             raise CatalogError(f"{table}: rows are put into the table; use mode('append')")
-        return TableWriter(borrow_store(self._option("url")).url, table)
+        atomic = str(self.options.get("atomic", "true")).lower() != "false"
+        return TableWriter(borrow_store(self._option("url")).url, table, atomic)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        query = self.options.get("query") or self.options.get("checkpointLocation")
+        if not query:
+            raise CatalogError('a stream into viewkeep needs .option("query", NAME)')
+        url, table = borrow_store(self._option("url")).url, self._option("table").lower()
+        return StreamWriter(url, table, f"{table}: {query}")
 
     def _rows(self) -> Rows:
         url, name = self._option("url"), self._option("table").lower()
@@ -162,17 +170,12 @@ class ViewkeepSource(DataSource):
         return str(value)
 
 
-class TableReader(DataSourceReader):
-    """One partition per node of a table or shard of a view that the filters leave."""
+class PlainReader(DataSourceReader):
+    """One partition per node of a table or shard of a view."""
 
     def __init__(self, rows: Rows, schema: StructType):
         self._rows, self._schema = rows, schema
         self._range = KeyRange()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        """Narrows the range of keys. All filters are handed back: Spark checks them again."""
-        self._range = key_range(self._rows.key_codec, self._rows.key, filters)
-        yield from filters
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(part) for part in self._rows.parts(self._range)]
@@ -185,41 +188,24 @@ class TableReader(DataSourceReader):
             yield from arrow_batches(frame, self._schema)
 
 
-@dataclass
-class PutCount(WriterCommitMessage):
-    """How many rows a task has put."""
+class TableReader(PlainReader):
+    """Reads the partitions that the filters leave."""
 
-    rows: int
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        """Narrows the range of keys. All filters are handed back: Spark checks them again."""
+        self._range = key_range(self._rows.key_codec, self._rows.key, filters)
+        yield from filters
 
 
-class TableWriter(DataSourceArrowWriter):
-    """Puts rows. Columns that the DataFrame lacks keep their values."""
+class FoundSource(ViewkeepSource):
+    """The source as Spark finds it by itself (`pyspark_viewkeep`).
 
-    def __init__(self, url: str, table: str):
-        self._url, self._table = url, table
+    Spark refuses readers that take filters unless the session allows them, which `register` sees
+    to; one that was found by itself cannot know, and leaves filters to Spark.
+    """
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        store = borrow_store(self._url)
-        plan = newest_plan(store)
-        source = plan.tables.get(self._table)
-        if source is None:
-            if self._table in plan.views:
-                raise InvalidRow(f"{self._table} is a view; write into its tables")
-            raise _unknown(plan, self._table)
-        table, rows = BaseTable(source), 0
-        for batch in iterator:
-            frame = pl.from_arrow(batch)
-            assert isinstance(frame, pl.DataFrame)
-            for part in frame.iter_slices(WRITE_ROWS):
-                store.tables.write(table.put_frame(conform(table.schema, part, table=table.name)))
-                rows += part.height
-        return PutCount(rows)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Rows are in the table as each task writes them; there is nothing left to do."""
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was put stays: putting it again changes nothing."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PlainReader(self._rows(), schema)
 
 
 def _chosen(rows: Rows, columns: Any) -> list[Column]:

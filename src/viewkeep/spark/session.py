@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -73,6 +74,8 @@ def running(
     if spark is None:
         _forget_ended()
     base = spark or SparkSession.getActiveSession() or _adopt()
+    if spark is not None:
+        check_workers(spark)
     if base is None:
         return _start(master, settings)
     if master is not None and retrying(master) != retrying(str(base.sparkContext.master)):
@@ -81,6 +84,35 @@ def running(
             f"{master}; stop that session first, or leave `master` out"
         )
     return base
+
+
+def check_workers(spark: SparkSession) -> None:
+    """PipelineError if the Python of this session's workers cannot run viewkeep."""
+    # A lambda travels by value, so workers without viewkeep can run it.
+    look = eval(_LOOK)
+    try:
+        version, executable, lost = spark.sparkContext.parallelize([0], 1).map(look).first()
+    except Exception as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise PipelineError(f"Spark's workers cannot run Python: {reason[-1]}") from error
+    if lost:
+        raise PipelineError(
+            f"Spark's workers run {executable} (Python {version}), which lacks "
+            f"{', '.join(lost)}; install viewkeep there, or have them run a Python that has it: "
+            f"set PYSPARK_PYTHON, or spark.pyspark.python, before the session is made (here it is "
+            f"{sys.executable})"
+        )
+
+
+_LOOK = """lambda _: (
+    "%d.%d" % __import__("sys").version_info[:2],
+    __import__("sys").executable,
+    [
+        name
+        for name in ("viewkeep", "lmdb", "polars", "pyarrow", "numpy", "sqlglot")
+        if __import__("importlib.util").util.find_spec(name) is None
+    ],
+)"""
 
 
 def _adopt() -> SparkSession | None:
