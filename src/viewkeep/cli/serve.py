@@ -96,6 +96,14 @@ def serve(
             help="Seconds for a client to take what it is sent.", min=1, rich_help_panel=_LIMITS
         ),
     ] = _DEFAULT.stalled_seconds,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A site whose pages may use this server from a browser, such as "
+            "https://example.com; repeat for more.",
+            show_default=False,
+        ),
+    ] = None,
     log_format: Annotated[
         str, typer.Option(help="A line for each request on stderr: text, json, or none.")
     ] = "text",
@@ -124,6 +132,7 @@ def serve(
         max_connections=max_connections,
         idle_seconds=idle_seconds,
         stalled_seconds=stalled_seconds,
+        allow_origins=tuple(allow_origin or ()),
     )
     from viewkeep.cli.supervise import keep_running
     from viewkeep.serve.logs import write_logs

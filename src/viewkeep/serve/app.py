@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from viewkeep import __version__
+from viewkeep.engine.identity import database_id
 from viewkeep.serve.auth import Guarded
 from viewkeep.serve.dashboard.routes import router
 from viewkeep.serve.http import catalog, feeds, health, reading, statements, writing
@@ -19,8 +21,10 @@ from viewkeep.serve.http.connections import Attended
 from viewkeep.serve.http.errors import Answering, add_handlers
 from viewkeep.serve.http.shortcut import PointReads
 from viewkeep.serve.limits import BoundedBody
+from viewkeep.serve.links import FeedLinks
 from viewkeep.serve.logs import Observed
 from viewkeep.serve.service import Service
+from viewkeep.serve.settings import checked_origin
 
 _ABOUT = """Tables and views by key, range and SQL; writes; change feeds.
 
@@ -50,6 +54,8 @@ def create_app(service: Service) -> FastAPI:
     app.router.route_class = ExactRoute
     app.state.service = service
     add_handlers(app)
+    links = feed_links(service)
+    feeds.link_routes(app, links)
     for part in (reading, writing, statements, feeds, catalog, health):
         part.routes(app, service)
     # The last one added is the outermost.
@@ -57,11 +63,25 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(PointReads, routes=app, service=service)
     limits = service.settings
     app.add_middleware(BoundedBody, max_body=limits.max_body, max_seconds=limits.max_seconds)
-    app.add_middleware(Guarded, settings=service.settings, guesses=service.guesses)
+    app.add_middleware(Guarded, settings=limits, guesses=service.guesses, links=links)
     app.add_middleware(Answering)
+    if limits.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=[checked_origin(origin) for origin in limits.allow_origins],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Last-Event-ID", "Viewkeep-Session"],
+            expose_headers=["Viewkeep-Session"],
+        )
     app.add_middleware(Observed, metrics=service.metrics)
     app.include_router(router(service))
     return app
+
+
+def feed_links(service: Service) -> FeedLinks | None:
+    """What signs links to feeds; None where no password is needed."""
+    password = service.settings.password
+    return None if password is None else FeedLinks(password, database_id(service.db.store))
 
 
 class _App(FastAPI):

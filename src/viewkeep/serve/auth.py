@@ -3,7 +3,8 @@
 Law: with a password, nothing but `/health` and `/ready` is answered to who does not know it.
 Without one the server is on loopback, and answers only requests that were addressed to loopback: a
 foreign name that leads here (DNS rebinding) is refused. What writes, and a WebSocket, is refused if
-a browser sends it for another site. Wrong passwords slow their address down (`guesses`).
+a browser sends it for a site that is not allowed. A signed link opens its feed without a password.
+Wrong passwords slow their address down (`guesses`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from urllib.parse import urlsplit
 
 from viewkeep.serve.guesses import Guesses
 from viewkeep.serve.http.errors import Forbidden, InvalidRequest, Unauthorized
-from viewkeep.serve.settings import Settings, is_loopback
+from viewkeep.serve.links import FeedLinks
+from viewkeep.serve.settings import Settings, checked_origin, is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -28,8 +30,12 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 class Guarded:
     """Lets through who may ask."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, guesses: Guesses):
+    def __init__(
+        self, app: ASGIApp, settings: Settings, guesses: Guesses, links: FeedLinks | None = None
+    ):
         self._app, self._settings, self._guesses = app, settings, guesses
+        self._links = links
+        self._origins = frozenset(map(checked_origin, settings.allow_origins))
         password = settings.password
         self._password = None if password is None else password.encode()
 
@@ -39,12 +45,20 @@ class Guarded:
             host = _text(headers.get(b"host"))
             if self._password is None:
                 self._check_host(host)
-            elif scope["path"] not in OPEN:
+            elif scope["path"] not in OPEN and not self._is_linked(scope):
                 client = scope.get("client") or ("",)
                 await self._check_password(headers.get(b"authorization"), self._password, client[0])
             if scope["type"] == "websocket" or scope["method"] not in _SAFE:
-                _check_origin(_text(headers.get(b"origin")), host)
+                _check_origin(_text(headers.get(b"origin")), host, self._origins)
         await self._app(scope, receive, send)
+
+    def _is_linked(self, scope: Scope) -> bool:
+        """Whether this reads a feed by a signed link."""
+        if self._links is None or scope.get("method", "GET") != "GET":
+            return False
+        query = scope["query_string"]
+        # The key takes 50 ms to make, and only a signature needs it.
+        return b"&signature=" in query and self._links.opens(scope["path"], query.decode("latin-1"))
 
     def _check_host(self, host: str | None) -> None:
         name = _name_of(host)
@@ -73,9 +87,9 @@ class Guarded:
         self._guesses.right(address)
 
 
-def _check_origin(origin: str | None, host: str | None) -> None:
+def _check_origin(origin: str | None, host: str | None, allowed: frozenset[str]) -> None:
     """Refuse what a browser sends for another site; programs send no Origin."""
-    if origin is None:
+    if origin is None or origin.lower() in allowed:
         return
     try:
         site = urlsplit(origin).netloc if "://" in origin else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from viewkeep.errors import InvalidSetting
 
@@ -45,6 +46,7 @@ class Settings:
     idle_seconds: float = 600.0  # that a MySQL connection may say nothing: its wait_timeout
     stalled_seconds: float = 30.0  # after which a client that takes nothing it is sent is cut off
     guess_seconds: float = 10.0  # the longest pause after a wrong password; 0 for none
+    allow_origins: tuple[str, ...] = ()  # sites whose pages browsers let read answers
 
     def __post_init__(self) -> None:
         if self.password is None and not is_loopback(self.host):
@@ -61,9 +63,21 @@ class Settings:
                 f"max_memory, of all queries, is {self.max_memory // MIB:,} MiB, less than the "
                 f"{self.max_query_memory // MIB:,} MiB of one (max_query_memory)"
             )
+        for origin in self.allow_origins:
+            checked_origin(origin)
         for path in (self.tls_certificate, self.tls_key):
             if path is not None and not path.is_file():
                 raise InvalidSetting(f"the TLS file {path} is not there")
+
+
+def checked_origin(text: str) -> str:
+    """An origin as browsers send it: https://example.com, with a port if it has one."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or text.endswith("/"):
+        raise InvalidSetting(f"{text!r} is not an origin such as https://example.com")
+    if parts.path or parts.query or parts.fragment or parts.username:
+        raise InvalidSetting(f"{text!r} is more than an origin; leave out all after the name")
+    return text.lower()
 
 
 def is_loopback(host: str) -> bool:

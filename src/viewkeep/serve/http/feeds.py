@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Path, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from viewkeep.access.feeds.feed import Event, Feed
 from viewkeep.errors import ViewkeepError
-from viewkeep.serve.http.errors import detail_of, documented, status_of
+from viewkeep.serve.http.answers import Json
+from viewkeep.serve.http.errors import InvalidRequest, detail_of, documented, status_of
 from viewkeep.serve.http.selections import Texts
 from viewkeep.serve.http.sessions import Token, caught_up
 from viewkeep.serve.http.values import dumps, key_of_texts
+from viewkeep.serve.links import LONGEST_SECONDS, FeedLinks
 from viewkeep.serve.service import Service
 
 TURN_SECONDS = 10.0  # a feed keeps its place by being asked, and a client hears a sign of life
@@ -61,6 +64,30 @@ class Told:
     kind: str
     token: str | None
     json: bytes
+
+
+class LinkRequest(BaseModel):
+    """Which feed a link is for, and for how long."""
+
+    path: str = Field(max_length=8_192, examples=["/v1/scores/changes?prefix=7"])
+    seconds: float = Field(3600.0, gt=0, le=LONGEST_SECONDS, allow_inf_nan=False)
+
+
+class Link(BaseModel):
+    """A path that opens a feed without the password."""
+
+    link: str
+
+
+def link_routes(app: FastAPI, links: FeedLinks | None) -> None:
+    """Add the route that signs links to feeds."""
+
+    @app.post("/v1/links", tags=["feeds"], response_model=Link, responses=documented())
+    async def link(wanted: LinkRequest) -> Json:
+        """Sign a link to a feed: a page in a browser follows it without knowing the password."""
+        if links is None:
+            raise InvalidRequest("this server has no password, so feeds need no links")
+        return Json({"link": links.sign(wanted.path, wanted.seconds)})
 
 
 def routes(app: FastAPI, service: Service) -> None:
