@@ -37,16 +37,36 @@ def db(tmp_path: Path) -> Iterator[Database]:
     """An empty database; relaxed, because tests need no protection from power loss."""
     import viewkeep
 
-    with viewkeep.open(tmp_path / "test.vk", shards=4, durability="relaxed") as database:
+    with viewkeep.open(url_in(tmp_path), shards=4, durability="relaxed") as database:
         yield database
+
+
+def url_in(folder: Path) -> str:
+    """A database in a folder; with STORE=apart, its state is apart, and all tests of `db` pass."""
+    path = str(folder / "test.vk")
+    if os.environ.get("STORE") == "apart":
+        return f"apart:{path}?state={folder / 'state'}&changelog={folder / 'changelog'}"
+    return path
 
 
 @pytest.fixture
 def catch_up(db: Database) -> Callable[[], Published]:
     """Run epochs in this process, without Spark, until the views hold all that was written."""
-    from viewkeep.engine.local import catch_up as run
+    from contextlib import closing
 
-    return lambda: run(db.store)
+    from viewkeep.engine.local import catch_up as run
+    from viewkeep.stores import open_store
+    from viewkeep.stores.apart import ApartStore
+
+    if not isinstance(db.store, ApartStore):
+        return lambda: run(db.store)
+
+    def on_another_machine() -> Published:
+        url = db.url.replace("/state&", "/worker&")
+        with closing(open_store(url)) as store:
+            return run(store)
+
+    return on_another_machine
 
 
 @pytest.fixture(autouse=True)
