@@ -84,6 +84,18 @@ def state_of(store: Store) -> State:
     return found
 
 
+def assert_views_are_state(store: Store) -> None:
+    """The rows of views are the same in the store as in state."""
+    published = Epochs(store).read().published
+    for placement in load_plan(store, published.plan).program.placements.values():
+        for shard in range(store.state.shards):
+            found, expected = (
+                part.scan(shard, placement.table.number, limit=10**6, at=published.epoch)
+                for part in (store.views, store.state)
+            )
+            assert found == expected, placement
+
+
 def play(statements: list[str], late: list[str], history: list[tuple[str, Any]], seed: int) -> None:
     """Run a history on an embedded store, and with state apart on machines that come and go."""
     random = Random(seed)
@@ -152,6 +164,7 @@ def epoch_apart(
         if random.random() < 0.3:
             housekeep(worker, budget=random.choice([1, 100]))
     model.check()
+    assert_views_are_state(model.store)
     return True
 
 
@@ -201,3 +214,31 @@ def test_a_worker_that_loses_its_disk_between_epochs(machines: Machines) -> None
                 assert epoch is not None
                 Epochs(worker).publish(term, epoch, run_epoch(worker, epoch))
             model.check()
+
+
+def test_state_becomes_a_view(machines: Machines) -> None:
+    """Views come and go over state that others keep; epochs are given up in between."""
+    random = Random(5)
+    inner = "SELECT g, COUNT(*) AS n FROM items GROUP BY g"
+    outer = f"SELECT n, COUNT(*) AS groups FROM ({inner}) GROUP BY n"
+    with closing(create(machines)) as home:
+        model, epochs = History(home), Epochs(home)
+        model.create_view(f"CREATE VIEW o AS {outer}")
+        term = epochs.acquire().term
+        for turn in range(12):
+            model.put([{"id": random.randrange(20), "part": 0, "g": random.choice("abc")}])
+            model.delete([(random.randrange(20), 0)])
+            if turn % 4 == 1:
+                model.create_view(f"CREATE VIEW i AS {inner}")
+            if turn % 4 == 3:
+                model.catalog.drop_view("i")
+            if turn % 3 == 1:
+                epoch = epochs.open_next(term, Limits())
+                assert epoch is not None
+                with machines.on("ann") as worker:
+                    run_epoch(worker, epoch)
+                epochs.abandon(term, epoch)
+            if turn % 5 == 4:
+                machines.lose("home")
+            while epoch_apart(machines, model, term, Limits(operations=3), random):
+                pass

@@ -25,6 +25,7 @@ from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.engine.report import Report, level_seconds
 from viewkeep.engine.revision import begin_repairs
 from viewkeep.engine.standstill import standstills
+from viewkeep.engine.views import hand_over, to_hand_over, versioned_parts
 from viewkeep.errors import EpochGone, Fenced
 from viewkeep.stores.contract import START, Cut, Store
 
@@ -199,7 +200,8 @@ class Epochs:
         """Have every shard forget and refuse abandoned epochs, if there are any since the last."""
         if record.abandoned > record.published.epoch:
             for shard in range(self.store.state.shards):
-                self.store.state.revert(shard, record.published.epoch, record.abandoned)
+                for part in versioned_parts(self.store):
+                    part.revert(shard, record.published.epoch, record.abandoned)
 
     def publish(self, term: int, epoch: OpenEpoch, reports: Iterable[Report]) -> Published:
         """Make the epoch the published one. Publishing it twice is harmless."""
@@ -247,12 +249,19 @@ class Epochs:
             cut = head  # nothing to maintain: pass over the log
         elif moved:
             cut = self.store.log.bounded_cut(published.cut, head, limits.operations, limits.size)
+        horizon = min([published.epoch, *(pin.epoch for pin in self.pins())])
+        epoch = max(published.epoch, record.abandoned) + 1
+        if plan.version != published.plan and published.plan:
+            before = load_plan(self.store, published.plan).program
+            if tables := to_hand_over(self.store, before, plan.program):
+                hand_over(self.store, tables, published.epoch, epoch, horizon)
+                epoch += 1
         return OpenEpoch(
-            epoch=max(published.epoch, record.abandoned) + 1,
+            epoch=epoch,
             start=published.cut,
             cut=cut,
             plan=plan.version,
-            horizon=min([published.epoch, *(pin.epoch for pin in self.pins())]),
+            horizon=horizon,
             loading=loading,
             chunk=limits.chunk,
             opened=time.time_ns(),

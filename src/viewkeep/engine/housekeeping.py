@@ -17,6 +17,7 @@ from viewkeep.engine.cells.loading import drop_chunks_before
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.programs import drop_plans_before, newest_plan
 from viewkeep.engine.revision import DROPPED
+from viewkeep.engine.views import versioned_parts
 from viewkeep.stores.contract import Store
 
 
@@ -65,7 +66,8 @@ def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) ->
     if record.open is not None:
         horizon = min(horizon, record.open.horizon)
     for shard in range(store.state.shards):
-        more |= _repeat(partial(store.state.sweep, shard, horizon, budget), rounds)
+        for part in versioned_parts(store):
+            more |= _repeat(partial(part.sweep, shard, horizon, budget), rounds)
     drop_chunks_before(store, published.epoch)
     oldest_plan = min([published.plan, *(pin.plan for pin in pins)])
     drop_plans_before(store, oldest_plan)
@@ -93,7 +95,8 @@ def _drop_tables(store: Store, version: int, budget: int) -> bool:
             for number in item["states"]:
                 if number not in kept:
                     for shard in range(store.state.shards):
-                        more |= store.state.drop(shard, number, budget)
+                        for part in versioned_parts(store):
+                            more |= part.drop(shard, number, budget)
             for number in item["tables"]:
                 more |= store.tables.drop(number, budget)
         over |= more

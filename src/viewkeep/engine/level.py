@@ -39,6 +39,7 @@ from viewkeep.engine.programs import load_plan
 from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
+from viewkeep.engine.views import view_tables
 from viewkeep.errors import PipelineError, StoreError
 from viewkeep.ops.arrange import changes_of, net_rows
 from viewkeep.plan.nodes import Source
@@ -167,12 +168,12 @@ def run_level(
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
     progress = Progress()
     rows_in = written = 0
-    below = purge_below(store, epoch.cut)
+    below, views = purge_below(store, epoch.cut), view_tables(store, program)
     for shard in shards:
         # What a shard sends does not depend on the others of its task: sums of DOUBLEs are rounded
         # with each part, and must have the same parts whoever runs the epoch.
         outbox = Outbox(store.state.shards)
-        state = ShardState(store, shard, epoch.epoch, epoch.horizon, below)
+        state = ShardState(store, shard, epoch.epoch, epoch.horizon, below, views)
         inbox = Inbox(targets)
         yield from inbox.receive(shard, mailbox.take(shard))
         rows_in += inbox.rows
@@ -333,6 +334,7 @@ def _write_local(
 ) -> int:
     """Write the views that are keyed like their base table, if stores say `aligned`."""
     states: dict[int, ShardState] = {}
+    views = view_tables(store, running.program)
     for target in inbox.targets:
         operator = running.program.by_id[target]
         for frames in inbox.parts(running[target]):
@@ -342,7 +344,9 @@ def _write_local(
             for shard in present:
                 part = chosen(delta, homes == shard) if len(present) > 1 else delta
                 if shard not in states:
-                    states[shard] = ShardState(store, shard, epoch.epoch, epoch.horizon)
+                    states[shard] = ShardState(
+                        store, shard, epoch.epoch, epoch.horizon, views=views
+                    )
                 with blame(target):
                     states[shard].stage(operator.rows_table, *changes_of(part))
                 states[shard].commit_if_much()

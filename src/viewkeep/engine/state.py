@@ -24,11 +24,18 @@ class ShardState:
     """One shard during one level of one epoch."""
 
     def __init__(
-        self, store: Store, shard: int, epoch: int, horizon: int, purge_below: int | None = None
+        self,
+        store: Store,
+        shard: int,
+        epoch: int,
+        horizon: int,
+        purge_below: int | None = None,
+        views: frozenset[int] = frozenset(),
     ):
         self.store, self.shard, self.epoch, self.horizon = store, shard, epoch, horizon
         # No operation with a timestamp below it will come; None: any may.
         self.purge_below = purge_below
+        self._views = views  # tables whose rows are written to the store's views too
         self._staged: list[StateWrite] = []
         self._rows = self._bytes = self._written = 0
 
@@ -123,6 +130,8 @@ class ShardState:
     def _write(self) -> None:
         if self._staged:
             self.store.state.apply(self.shard, self.epoch, self.horizon, self._staged)
+            if shown := [write for write in self._staged if write.table in self._views]:
+                self.store.views.apply(self.shard, self.epoch, self.horizon, shown)
         self._written += self._rows
         self._staged, self._rows, self._bytes = [], 0, 0
 

@@ -26,6 +26,7 @@ from viewkeep.engine.rows.convert import rows_of
 from viewkeep.engine.rows.delta import Boxes, ColumnsNeeded, Rows, TooMany
 from viewkeep.engine.rows.lane import Lane
 from viewkeep.engine.state import ShardState
+from viewkeep.engine.views import view_tables
 from viewkeep.errors import StoreError
 from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Program, producer_id
@@ -195,9 +196,9 @@ class _Run:
     def state(self, shard: int) -> ShardState:
         """The state of a shard, whose writes wait for the end of the epoch."""
         if shard not in self.states:
-            self.states[shard] = ShardState(
-                self.store, shard, self.epoch.epoch, self.epoch.horizon, self.below
-            )
+            epoch, horizon = self.epoch.epoch, self.epoch.horizon
+            views = view_tables(self.store, self.program)
+            self.states[shard] = ShardState(self.store, shard, epoch, horizon, self.below, views)
         return self.states[shard]
 
 

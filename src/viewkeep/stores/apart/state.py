@@ -1,4 +1,4 @@
-"""State and views over replicas: each call goes to the shard's replica, caught up to its epoch.
+"""State over replicas: each call goes to the shard's replica, caught up to its epoch.
 
 Law: that of the contract; a read at an epoch sees what any machine has written up to it.
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.stores.apart.replica import Replica
 from viewkeep.stores.changelog import Changelog
-from viewkeep.stores.contract import Changed, Chunk, Floor, Found, State, StateWrite, Views
+from viewkeep.stores.contract import Changed, Chunk, Floor, Found, State, StateWrite
 from viewkeep.stores.lmdb import state
 from viewkeep.stores.lmdb.environment import Environment
 
 _AHEAD = 1_000  # epochs: by then every replica meets the record that a table was dropped
 
 
-class ApartState(State, Views):
+class ApartState(State):
     """Versioned rows of the shards, as this machine has them."""
 
     def __init__(self, folder: Path, shards: int, changelog: Changelog, map_size: int):

@@ -1,7 +1,7 @@
 """The connector `apart:PATH?state=FOLDER&changelog=FOLDER`.
 
-Law: base tables, logs and meta records are those of the embedded store at PATH, which other stores
-refuse to open; state is a cache in the folder of each machine, and durable in the changelog.
+Law: base tables, logs, meta records and views are those of the embedded store at PATH, which other
+stores refuse to open; state is a cache in the folder of each machine, and durable in the changelog.
 
 The environment variable VIEWKEEP_STATE has precedence over `state`, so that each worker of a
 cluster, which all get the same url, has a folder on its own disk.
@@ -37,13 +37,13 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class ApartStore(Store):
     """An embedded store whose state is apart."""
 
-    capabilities = Capabilities(shared_state=False)
+    capabilities = Capabilities(shared_state=False, views_apart=True)
     state: ApartState
 
     def __init__(self, url: str, inner: LmdbStore, state: ApartState):
         self.url, self.inner = url, inner
         self.log, self.tables, self.meta = inner.log, inner.tables, inner.meta
-        self.state = self.views = state
+        self.state, self.views = state, inner.views
         self._is_closed = False
 
     @classmethod
@@ -92,11 +92,12 @@ class ApartStore(Store):
         return self.inner.ticks()
 
     def sizes(self) -> Sizes:
-        """State is what this machine has of it."""
+        """State is what this machine has of it; views are whole."""
         sizes, tables = self.inner.sizes(), dict[int, TableSize]()
         for replica in self.state.replicas:
             for table, size in replica.sizes().items():
                 tables[table] = tables.get(table, TableSize()) + size
+        tables |= sizes.tables
         used = sum(replica.used_bytes for replica in self.state.replicas)
         return Sizes(sizes.base_bytes, sizes.state_bytes + used, sizes.log_operations, tables)
 
