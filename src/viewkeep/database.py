@@ -24,7 +24,6 @@ from viewkeep.engine.budget import each_limited, limited
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.identity import database_id
 from viewkeep.engine.lag import lag_seconds
-from viewkeep.engine.waiting import Looks
 from viewkeep.errors import (
     BackupError,
     Corrupt,
@@ -54,6 +53,9 @@ if TYPE_CHECKING:
     from viewkeep.access.statements.prepared import Prepared
     from viewkeep.spark.pipeline import Pipeline
     from viewkeep.spark.verify import Verdict
+
+
+_WAIT_SECONDS = 1.0  # of one wait for an epoch, if the caller has all the time
 
 
 def open(
@@ -464,19 +466,19 @@ class Database:
         with self._lock:
             goal = self._written
         deadline = None if timeout is None else time.monotonic() + timeout
-        looks = Looks()
+        published = self.epochs.read().published
         while True:
-            published = self.epochs.read().published
             if goal is None or published.cut.covers(goal):
                 return published
-            if deadline is not None and time.monotonic() > deadline:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
                 late, behind = lag_seconds(self.epochs, published), published.cut.short_of(goal)
                 raise Timeout(
                     f"after {timeout:g} s the views are {behind:,} of your operations behind "
                     f"({late:.1f} s); "
                     f"is the pipeline running? Start it: viewkeep run {self._given}"
                 )
-            looks.pause()
+            published = self.epochs.wait(published.epoch, _WAIT_SECONDS if left is None else left)
 
     def status(self) -> Status:
         """The published epoch, the lag of each node, the views' states, the sizes."""

@@ -60,6 +60,7 @@ def test_a_dropped_version_is_gone(db: viewkeep.Database) -> None:
 
     make_tables(db, "a", "b", "c")
     programs._cache.clear()
+    programs._opened.clear()
     with pytest.raises(EpochGone, match="plan version 1 is no longer kept"):
         programs.load_plan(db.store, 1)
 
@@ -84,6 +85,7 @@ def test_who_changed_the_plan_has_the_plan_that_others_read(db: viewkeep.Databas
         db.sql(change)
         mine = newest_plan(db.store)
         programs._cache.clear()
+        programs._opened.clear()
         programs._definitions.clear()
         others = newest_plan(db.store)
         assert mine is not others

@@ -21,7 +21,7 @@ from viewkeep.access.reads import DatabaseReader
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
-from viewkeep.engine.programs import _cache, load_plan
+from viewkeep.engine.programs import _cache, _opened, load_plan
 from viewkeep.errors import CatalogError, EpochGone
 from viewkeep.sql.parse.syntax import parse
 from viewkeep.sql.statements.analyse import analyse
@@ -358,6 +358,7 @@ def test_a_plan_gone_since_the_epoch_was_looked_up_is_no_damage(
     catch_up(store)
     housekeep(store)
     _cache.clear()  # as in a process that never knew the plan
+    _opened.clear()
     with pytest.raises(EpochGone):
         load_plan(store, stale.published.plan)
     records, read = [stale], epochs.read

@@ -44,6 +44,7 @@ def damage(db: viewkeep.Database, body: bytes | None) -> None:
     key = f"definition/{newest_plan(db.store).generations['bad']}"
     assert db.store.meta.cas(key, db.store.meta.get(key), body)
     programs._cache.clear()
+    programs._opened.clear()
 
 
 def reopened(db: viewkeep.Database) -> viewkeep.Database:

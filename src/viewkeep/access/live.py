@@ -21,10 +21,9 @@ from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.cells.travel import CellBox
 from viewkeep.engine.epochs import Epochs, Pin
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.waiting import Looks
 from viewkeep.errors import NotReady
 from viewkeep.plan.nodes import CellSource
-from viewkeep.stores.contract import Chunk, Store
+from viewkeep.stores.contract import Chunk, Looks, Store
 
 _ROWS: Final = 10_000  # read at a time
 _MOST: Final = 10_000  # rows that differ and are looked at again

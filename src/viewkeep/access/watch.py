@@ -11,7 +11,6 @@ import time
 
 from viewkeep.engine.epochs import Epochs
 
-LOOK_SECONDS = 0.005
 _TURN_SECONDS = 0.1  # after which a waiting thread looks for itself, come what may
 
 
@@ -42,8 +41,7 @@ class PublicationWatch:
     def _look(self, after: int, deadline: float) -> None:
         seen = self._epoch()
         while seen <= after and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, LOOK_SECONDS))
-            now = self._epoch()
+            now = self._epochs.wait(seen, left).epoch
             if now != seen:
                 seen = now
                 with self._published:

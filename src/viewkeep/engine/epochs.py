@@ -124,6 +124,15 @@ class Epochs:
         """The record as it is now."""
         return self._read()[1]
 
+    def wait(self, after: int, seconds: float) -> Published:
+        """Wait until a later epoch is published, at most so long; which one is then."""
+        deadline = time.monotonic() + seconds
+        raw, record = self._read()
+        while record.published.epoch <= after and (left := deadline - time.monotonic()) > 0:
+            raw = self.store.meta.watch(_RECORD, raw, left)
+            record = self._parsed(raw)
+        return record.published
+
     def open_epoch(self, number: int) -> OpenEpoch:
         """The open epoch of this number; raises Fenced if it is no longer open."""
         current = self.read().open
@@ -342,12 +351,15 @@ class Epochs:
 
     def _read(self) -> tuple[bytes | None, EpochRecord]:
         raw = self.store.meta.get(_RECORD)
+        return raw, self._parsed(raw)
+
+    def _parsed(self, raw: bytes | None) -> EpochRecord:
         if raw is None:
-            return None, EpochRecord(0, Published(0, START, 0), None)
+            return EpochRecord(0, Published(0, START, 0), None)
         seen = self._seen  # another thread may replace it meanwhile
         if seen is None or seen[0] != raw:
             seen = self._seen = (raw, _record_from(raw))
-        return seen
+        return seen[1]
 
     def _swap(self, raw: bytes | None, record: EpochRecord) -> bool:
         return self.store.meta.cas(_RECORD, raw, _record_bytes(record))

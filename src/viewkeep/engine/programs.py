@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from viewkeep.errors import Corrupt, EpochGone, Unsupported
 from viewkeep.plan.nodes import Source, View
@@ -81,6 +82,8 @@ EMPTY = PlanVersion(0)
 NUMBERS_KEPT = 256  # of dropped versions
 _DROPPED = b""  # the record of a version whose number stays taken
 _cache: dict[tuple[str, int], tuple[bytes, PlanVersion]] = {}  # with their records
+# Versions never change, so a store that was opened once is asked for each of them once.
+_opened: WeakKeyDictionary[Store, dict[int, PlanVersion]] = WeakKeyDictionary()
 _definitions: dict[bytes, View] = {}  # by the bytes of their records
 _lock = threading.Lock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
@@ -95,10 +98,13 @@ def load_plan(store: Store, version: int) -> PlanVersion:
     if version == 0:
         return EMPTY
     with _lock:
+        if (plan := _opened.get(store, {}).get(version)) is not None:
+            return plan
         known = _cache.get((store.url, version))
     record = store.meta.get(plan_key(version))
     # Another database may have been made at this url since: its records differ.
     if known is not None and record in (known[0], _DROPPED, None):
+        _remember(store, known[1], known[0])
         return known[1]
     if not record:
         if any(key > plan_key(version) for key, _ in store.meta.scan("plan/")):
@@ -114,6 +120,10 @@ def _remember(store: Store, plan: PlanVersion, record: bytes) -> None:
         for old in [key for key in _cache if key[0] == store.url and key[1] < plan.version - 8]:
             del _cache[old]
         _cache[store.url, plan.version] = (record, plan)
+        mine = _opened.setdefault(store, {})
+        mine[plan.version] = plan
+        for before in [version for version in mine if version < plan.version - 8]:
+            del mine[before]
 
 
 def newest_plan(store: Store) -> PlanVersion:

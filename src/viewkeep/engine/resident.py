@@ -28,9 +28,8 @@ from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import DriverWatch
 from viewkeep.engine.pace import Pace, Work
 from viewkeep.engine.programs import load_plan
-from viewkeep.engine.waiting import Looks
 from viewkeep.errors import Fenced
-from viewkeep.stores.contract import Store
+from viewkeep.stores.contract import Looks, Store
 
 _RECORD = "resident"
 ALONE_BYTES = 64 << 20  # between two levels of an epoch that runs in one task
@@ -166,7 +165,10 @@ class _Resident:
                 may_have_work = False
             self.report()
             self._house.round(self._store)
-            looks.pause(end - now)
+            if may_have_work:
+                looks.pause(end - now)  # until it is due
+            else:
+                self._store.wait(ticks, max(0.0, min(end, self._lease_at) - now))
 
     def report(self, apart: float = 0.0) -> None:
         """Add what was published to the record, `apart` seconds after the last time."""

@@ -37,7 +37,6 @@ from viewkeep.engine.programs import load_plan
 from viewkeep.engine.recovery import FIRST_PAUSE, Patience, Recovery
 from viewkeep.engine.report import Report
 from viewkeep.engine.resident import Assignment, End, new_id
-from viewkeep.engine.waiting import Looks
 from viewkeep.errors import Fenced, PipelineError, Timeout, ViewkeepError
 from viewkeep.spark.causes import as_error
 from viewkeep.spark.goal import CatchUpGoal, behind
@@ -55,6 +54,7 @@ GRACE_SECONDS = 10.0  # how long `stop` lets a running epoch end by itself
 HEAD_SECONDS = 5.0  # of epochs without a backlog, and the query is started though there is work
 LULL_SECONDS = 0.3  # without work, and it is started: who only catches up has stopped by then
 LOOK_SECONDS = 1.0  # between two looks at a query that runs
+CHECK_SECONDS = 0.1  # between two looks of one who waits at whether it still runs
 WARM_SECONDS = 15.0
 RESIDENT_SECONDS = 30.0  # of a resident's turn
 ONE_CORE_SECONDS = 1.0  # of one that keeps other jobs of the application from their only core
@@ -177,13 +177,12 @@ class Pipeline:
         """
         epochs, goal = Epochs(self._store), CatchUpGoal.now(self._store)
         deadline = None if timeout is None else time.monotonic() + timeout
-        looks, looked = Looks(), time.monotonic()
+        looked, done = time.monotonic(), epochs.read().published
         while True:
-            done = epochs.read().published
             if goal.reached(done):
                 return done
             now = time.monotonic()
-            if now - looked > 0.1:
+            if now - looked >= CHECK_SECONDS:
                 looked = now
                 self.check()
                 if self._ended.is_set() or self._lease is None:
@@ -192,7 +191,8 @@ class Pipeline:
                     raise PipelineError(f"{stuck}; the pipeline goes on trying") from stuck
             if deadline is not None and now > deadline:
                 raise Timeout(behind(done, goal.cut, timeout))
-            looks.pause()
+            left = CHECK_SECONDS if deadline is None else min(CHECK_SECONDS, deadline - now)
+            done = epochs.wait(done.epoch, left)
 
     def stop(self) -> None:
         """End the query and give the lease back. An epoch that is running may end first."""

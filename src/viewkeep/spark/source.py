@@ -22,7 +22,7 @@ from viewkeep.stores.contract import Cut
 
 FORMAT = "viewkeep_log"
 WAIT = 0.2  # seconds that a question for new operations may wait for them
-POLL = 0.005  # seconds between two looks at the store's head, about 1 % of a core
+POLL = 0.005  # seconds between two looks whether the next epoch is due
 
 
 class LogSource(DataSource):
@@ -69,9 +69,11 @@ class LogReader(DataSourceStreamReader):
         epochs = Epochs(borrow_store(self._url))
         deadline = time.monotonic() + WAIT
         while True:
+            ticks = epochs.store.ticks()
             record, now = epochs.read(), time.monotonic()
             self._pace.follow(record.published, now, time.time())
-            if record.open is not None or self._pace.is_due(now):
+            is_due = self._pace.is_due(now)
+            if record.open is not None or is_due:
                 epoch = epochs.open_next(self._term, self._pace.limits)
                 if epoch is not None:
                     self._pace.begin(now)
@@ -81,7 +83,10 @@ class LogReader(DataSourceStreamReader):
                 return offset(record.published.epoch, record.published.cut) | turn
             if now > deadline:
                 return start
-            time.sleep(POLL)
+            if is_due:
+                epochs.store.wait(ticks, max(0.0, deadline - now))
+            else:
+                time.sleep(POLL)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         before, after = cut(start), cut(end)

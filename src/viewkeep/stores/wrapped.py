@@ -51,6 +51,9 @@ class WrappedStore(Store):
     def ticks(self) -> object:
         return self.call("ticks", self.inner.ticks)
 
+    def wait(self, seen: object, seconds: float) -> object:
+        return self.call("wait", self.inner.wait, seen, seconds)
+
     def sizes(self) -> Sizes:
         return cast(Sizes, self.call("sizes", self.inner.sizes))
 
@@ -249,6 +252,10 @@ class WrappedMeta(Meta):
 
     def get(self, key: str) -> bytes | None:
         return cast("bytes | None", self._store.call("meta.get", self.inner.get, key))
+
+    def watch(self, key: str, seen: bytes | None, seconds: float) -> bytes | None:
+        found = self._store.call("meta.watch", self.inner.watch, key, seen, seconds)
+        return cast(bytes | None, found)
 
     def mark(self) -> str:
         return cast(str, self._store.call("meta.mark", self.inner.mark))

@@ -23,6 +23,7 @@ from viewkeep.stores.contract.store import Capabilities, Sizes, Store
 from viewkeep.stores.contract.tables import ABSENT, Kind, Tables, TableWrite
 from viewkeep.stores.contract.versioned import StateWrite, Versioned
 from viewkeep.stores.contract.views import Views
+from viewkeep.stores.contract.waiting import Looks
 
 __all__ = [
     "ABSENT",
@@ -41,6 +42,7 @@ __all__ = [
     "Log",
     "LogBatch",
     "LogSplit",
+    "Looks",
     "Meta",
     "Sizes",
     "State",

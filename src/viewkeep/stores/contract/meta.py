@@ -5,7 +5,10 @@ Law: a change that was reported done is seen by every call that begins after it,
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+
+from viewkeep.stores.contract.waiting import Looks
 
 
 class Meta(ABC):
@@ -18,6 +21,16 @@ class Meta(ABC):
     @abstractmethod
     def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
         """Replace the record if it still equals `old` (None: absent); atomic and durable."""
+
+    def watch(self, key: str, seen: bytes | None, seconds: float) -> bytes | None:
+        """Wait until a record differs from `seen`, at most so long; what it is then.
+
+        This default asks again and again. A store that is far away has one call for all of it.
+        """
+        deadline, looks = time.monotonic() + seconds, Looks()
+        while (record := self.get(key)) == seen and (left := deadline - time.monotonic()) > 0:
+            looks.pause(left)
+        return record
 
     def mark(self) -> str:
         """What this process leaves in a record so that others may ask whether it `lives`."""

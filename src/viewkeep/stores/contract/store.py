@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from viewkeep.stores.contract.meta import Meta
 from viewkeep.stores.contract.state import State, TableSize
 from viewkeep.stores.contract.tables import Tables
 from viewkeep.stores.contract.views import Views
+from viewkeep.stores.contract.waiting import Looks
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,16 @@ class Store(ABC):
         store must never miss a write that has returned; answers may differ without one.
         """
         return self.log.head(), self.meta.scan("")
+
+    def wait(self, seen: object, seconds: float) -> object:
+        """Wait until `ticks` differ from `seen`, at most so long; what they are then.
+
+        This default asks again and again. A store that is far away has one call for all of it.
+        """
+        deadline, looks = time.monotonic() + seconds, Looks()
+        while (ticks := self.ticks()) == seen and (left := deadline - time.monotonic()) > 0:
+            looks.pause(left)
+        return ticks
 
     @abstractmethod
     def sizes(self) -> Sizes:
