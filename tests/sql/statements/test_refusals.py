@@ -162,6 +162,22 @@ def test_syntax_errors_are_in_words_of_sql(text: str, reason: str) -> None:
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 'a\ud800' AS x",
+        "CREATE VIEW v AS SELECT id, 'a\ud800' AS x FROM t",
+        "CREATE VIEW v AS SELECT id FROM t WHERE s LIKE '%\udfff'",
+        "CREATE VIEW `v\ud800` AS SELECT id FROM t",
+        "SELECT 1 AS x -- \ud800",
+    ],
+)
+def test_text_that_is_no_unicode_is_refused(text: str) -> None:
+    """JSON can carry it. A view with it was stored, and every epoch failed."""
+    with pytest.raises(SqlSyntaxError, match=r"half of a surrogate pair \(at: .*\\ud"):
+        Names().statement(text)
+
+
 def test_the_innermost_fragment_is_to_blame() -> None:
     with pytest.raises(TypeMismatch) as caught:
         Names().statement("SELECT a FROM t WHERE b > 1 AND coalesce(upper(s, s), 'x') = 'y'")

@@ -65,6 +65,7 @@ class Dialect(Spark):  # type: ignore[misc]
 
 def parse(text: str) -> list[exp.Expr]:
     """The statements of a text; SqlSyntaxError with line and column where it does not parse."""
+    _refuse_halves(text)
     try:
         # A comment after the last `;` comes as a tree of its own.
         trees = [
@@ -89,6 +90,17 @@ def parse(text: str) -> list[exp.Expr]:
         raise SqlSyntaxError(f"syntax error: {error}") from error
     except RecursionError as error:
         raise too_nested() from error
+
+
+def _refuse_halves(text: str) -> None:
+    """Refuse a text that no UTF-8 is of: a view would be stored with what no worker can read."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        fragment = text[max(0, error.start - 20) : error.end].encode(errors="backslashreplace")
+        raise SqlSyntaxError(
+            "the text has half of a surrogate pair", fragment=fragment.decode()
+        ) from error
 
 
 def parse_expression(text: str) -> exp.Expr:
