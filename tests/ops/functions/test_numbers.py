@@ -171,6 +171,12 @@ def test_signs_of_wide_decimals_are_exact() -> None:
         assert evaluate_one(call(name, [W]), {"w": digits}) == digits.copy_negate()
 
 
+@pytest.mark.parametrize("places", [-400, -(2**31)])
+def test_a_double_rounded_to_more_than_its_digits_is_zero(places: int) -> None:
+    expr = call("round", [D, Lit(places, INT)])
+    assert evaluate_one(expr, {"d": 1.7e308}) == 0.0
+
+
 def test_the_places_of_round_are_a_constant() -> None:
     with pytest.raises(TypeMismatch, match="number of places"):
         call("round", [D, K])

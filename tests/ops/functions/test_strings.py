@@ -351,3 +351,15 @@ def test_the_distance_of_long_texts_is_soon_told_or_null() -> None:
     expr = call("levenshtein", [S, T])
     assert evaluate_one(expr, {"s": "ab" * 4_000, "t": "ba" * 4_000}) == 2
     assert evaluate_one(expr, {"s": "ab" * 500_000, "t": "ba" * 500_000}) is None
+
+
+def test_a_long_constant_is_found() -> None:
+    """polars makes a regular expression of a constant, and refuses a long one."""
+    part, rows = "é" * 400_000, pl.DataFrame({"s": ["xéé" + "é" * 400_000, "é", None]})
+    for name, args in (
+        ("instr", [S, _text(part)]),
+        ("locate", [_text(part), S]),
+        ("locate", [_text(part), S, _number(2)]),
+    ):
+        found = project(rows, [("x", call(name, args))])
+        assert found.get_column("x").to_list() == [2, 0, None]

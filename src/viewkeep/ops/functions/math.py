@@ -72,6 +72,8 @@ def _round_doubles(expr: pl.Expr, places: int) -> pl.Expr:
     def one(value: float) -> float:
         if not math.isfinite(value) or places > 323:
             return value
+        if places < -309:
+            return 0.0
         unit = Decimal(1).scaleb(-places)
         shown = Decimal(repr(value))
         return float(shown.quantize(unit, ROUND_HALF_UP, decimals.EXACT)) + 0.0

@@ -204,8 +204,13 @@ def replaced(text: str, old: str, new: str) -> str | None:
     return None if made is None else made.decode()
 
 
-def _find(text: pl.Expr, part: pl.Expr) -> pl.Expr:
+_LONGEST_SOUGHT = 10_000  # characters of a constant: polars makes a regular expression of it
+
+
+def _find(text: pl.Expr, part: pl.Expr, constant: object) -> pl.Expr:
     """The position of a part, or 0. polars counts bytes, so the head is measured."""
+    if isinstance(constant, str) and len(constant) > _LONGEST_SOUGHT:
+        return each(lambda whole, sought: whole.find(sought) + 1, pl.Int32(), text, part)
     before = text.str.find(part, literal=True)
     head = text.cast(pl.Binary).bin.slice(0, before.fill_null(0).cast(pl.Int64))
     found = head.cast(pl.String).str.len_chars().cast(pl.Int32) + 1
@@ -213,17 +218,17 @@ def _find(text: pl.Expr, part: pl.Expr) -> pl.Expr:
 
 
 def _instr(site: Site) -> pl.Expr:
-    return _strict(site, _find(site.args[0], site.args[1]))
+    return _strict(site, _find(site.args[0], site.args[1], site.constants.get(1)))
 
 
 def _locate(site: Site) -> pl.Expr:
     part, text = site.args[0], site.args[1]
     if len(site.args) == 2:
-        return _strict(site, _find(text, part))
+        return _strict(site, _find(text, part, site.constants.get(0)))
     # Spark looks for '' nowhere but at the start, and from a NULL position finds nothing.
     position = site.args[2]
     skipped = position.cast(pl.Int64).clip(1) - 1
-    found = _find(text.str.slice(skipped.fill_null(0)), part)
+    found = _find(text.str.slice(skipped.fill_null(0)), part, site.constants.get(0))
     moved = pl.when(found > 0).then(found + skipped.cast(pl.Int32)).otherwise(0)
     value = pl.when(position < 1).then(0).when(part == "").then(1).otherwise(moved)
     known = part.is_not_null() & text.is_not_null()

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from viewkeep.errors import Unsupported
+from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.sql.parse.syntax import text_of
 
 _MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
@@ -34,6 +34,8 @@ def parts_of(tree: exp.Interval) -> tuple[int, int, int]:
     for place, units in enumerate((_MONTHS, _DAYS, _MICROSECONDS)):
         exact = count * units.get(name, 0)
         if name in units and exact.denominator == 1:
+            if abs(exact) >= 1 << (63 if units is _MICROSECONDS else 31):
+                raise TypeMismatch("the interval is too long", fragment=text_of(tree))
             parts = [0, 0, 0]
             parts[place] = int(exact)
             return parts[0], parts[1], parts[2]
