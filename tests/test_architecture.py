@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import pytest
 
 import viewkeep
+from viewkeep.plan import nodes
 
 SOURCE = Path(viewkeep.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -207,3 +209,59 @@ def test_quick_commands_load_little(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
     assert done.stdout
+
+
+def _is_node(name: ast.expr) -> bool:
+    """Whether an expression names a class of plan nodes."""
+    if isinstance(name, ast.Attribute):
+        return isinstance(name.value, ast.Name) and name.value.id == "nodes" and name.attr in NODES
+    return isinstance(name, ast.Name) and name.id in NODES
+
+
+NODES = {
+    name
+    for name, value in vars(nodes).items()
+    if isinstance(value, type) and issubclass(value, nodes.Node) and is_dataclass(value)
+}
+
+
+def kinds_told_apart(function: ast.AST) -> set[str]:
+    """The kinds of plan nodes that a function asks for, by isinstance, match, or their type."""
+    found: set[str] = set()
+    for part in ast.walk(function):
+        asked: list[ast.expr] = []
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name):
+            asked = part.args[1:] if part.func.id == "isinstance" else []
+        elif isinstance(part, ast.MatchClass):
+            asked = [part.cls]
+        elif isinstance(part, ast.Compare) and isinstance(part.left, ast.Call):
+            of_type = isinstance(part.left.func, ast.Name) and part.left.func.id == "type"
+            asked = part.comparators if of_type else []
+        for one in asked:
+            found |= {ast.unparse(name) for name in ast.walk(one) if _is_node(name)}  # type: ignore[arg-type]
+    return found
+
+
+def test_nobody_but_nodes_tells_nodes_apart() -> None:
+    """A function that asks for three kinds of nodes wants a method that all nodes have."""
+    ladders = []
+    for path in MODULES:
+        if path.parent == SOURCE / "plan" / "nodes":
+            continue
+        for part in ast.walk(ast.parse(path.read_text())):
+            if isinstance(part, ast.FunctionDef) and len(kinds := kinds_told_apart(part)) > 2:
+                ladders.append(f"{path.relative_to(SOURCE)} {part.name}: {sorted(kinds)}")
+    assert not ladders, "\n".join(ladders)
+
+
+def test_a_ladder_would_be_seen() -> None:
+    ladder = """
+def f(node):
+    if isinstance(node, Filter | nodes.Project):
+        return 1
+    match node:
+        case Join(kind="inner"):
+            return 2
+"""
+    assert len(kinds_told_apart(ast.parse(ladder))) == 3
+    assert not kinds_told_apart(ast.parse("isinstance(tree, exp.Window)"))

@@ -16,7 +16,7 @@ import polars as pl
 import sqlglot
 
 from viewkeep.engine.adhoc import evaluate
-from viewkeep.plan.nodes import Node, Source, View, inputs
+from viewkeep.plan.nodes import Node, Source, View
 from viewkeep.plan.passes import optimise
 from viewkeep.sql.parse.syntax import parse
 from viewkeep.sql.select.order_by import top
@@ -150,7 +150,7 @@ def _check_keys(node: Node, known: dict[str, pl.DataFrame]) -> None:
         assert not rows.select(node.row_key).is_duplicated().any(), node
     else:
         assert rows.height <= 1, node
-    for below in inputs(node):
+    for below in node.inputs:
         _check_keys(below, known)
 
 

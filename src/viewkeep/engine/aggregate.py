@@ -11,13 +11,16 @@ from collections.abc import Sequence
 import polars as pl
 
 from viewkeep.codec.key_order import hash_key
-from viewkeep.delta import KEY, weighted
+from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.engine.batches import project_batches
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values.anchors import move_anchors
 from viewkeep.engine.values.collect import recollect
 from viewkeep.engine.values.ordered import ValueChanges, advance_values, extremes
 from viewkeep.errors import PipelineError
+from viewkeep.expr import Call, Expr, Ref
 from viewkeep.ops.aggregates.accumulators import (
     COLLECTIONS,
     EXTREMES,
@@ -26,11 +29,12 @@ from viewkeep.ops.aggregates.accumulators import (
     count_of,
     distinct_gain,
     finish,
+    gains,
     percentile_of,
 )
-from viewkeep.ops.aggregates.collect import filled
-from viewkeep.ops.aggregates.ordered import Ordered
-from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT
+from viewkeep.ops.aggregates.collect import collected, filled
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, best
+from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT, percentiles
 from viewkeep.ops.aggregates.totals import advance, plus
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator
@@ -44,8 +48,9 @@ def run_aggregate(
 
     None also if nobody hears it: many views are the groups of an Aggregate, and nothing else.
     """
-    node, kept, table = operator.node, operator.accumulators, operator.rows_table
+    node, table = operator.node, operator.rows_table
     assert isinstance(node, Aggregate)
+    kept = node.accumulators
     groups = _touched(operator, state, frames)
     if groups is None:
         return None
@@ -78,7 +83,7 @@ def _touched(operator: Operator, state: ShardState, frames: Frames) -> pl.DataFr
     assert isinstance(node, Aggregate)
     home = not node.keys and hash_key(b"") % state.store.state.shards == state.shard
     if groups is None and home and state.lookup(operator.rows_table, [b""]) == [None]:
-        kept = operator.accumulators
+        kept = node.accumulators
         columns = [column for total in kept.plain for column in total.columns]
         blank = [pl.Series(KEY, [b""], pl.Binary), pl.Series(kept.rows, [0], pl.Int64)]
         blank += [pl.Series(c.name, [0]).cast(c.type.polars) for c in columns]
@@ -96,7 +101,9 @@ def _replace_rows(
     new: pl.DataFrame,
     heard: bool,
 ) -> pl.DataFrame | None:
-    node, kept, table = operator.node, operator.accumulators, operator.rows_table
+    node, table = operator.node, operator.rows_table
+    assert isinstance(node, Aggregate)
+    kept = node.accumulators
     counts = new[kept.rows].to_list()
     if min(counts, default=0) < 0:
         raise PipelineError(
@@ -181,3 +188,68 @@ def _renamed(frame: pl.DataFrame, columns: Sequence[str], names: Sequence[str]) 
 
 def _no_gain(order: Ordered) -> pl.DataFrame:
     return pl.DataFrame(schema={KEY: pl.Binary, **order.schema})
+
+
+_COPIES = 2  # of its input that an aggregate makes
+
+
+def whole_aggregate(node: Aggregate, rows: pl.DataFrame, budget: Budget) -> pl.DataFrame:
+    """All groups of an aggregate, given the rows of its input."""
+    node, rows = _computed(node, rows, budget)
+    # Groups are found by copies of their keys, and hold copies of their values.
+    budget.hold(_COPIES * int(rows.estimated_size()), "an aggregate of the query")
+    return _grouped(node, weighted(rows, 1))
+
+
+def _computed(
+    node: Aggregate, rows: pl.DataFrame, budget: Budget
+) -> tuple[Aggregate, pl.DataFrame]:
+    """An aggregate over columns alone, with the columns that its expressions make."""
+    exprs: dict[Expr, Ref] = {}
+
+    def column(expr: Expr) -> Expr:
+        if not isinstance(expr, Call):
+            return expr
+        return exprs.setdefault(expr, Ref(f"#argument{len(exprs)}", expr.type))
+
+    made = node.mapped(column, node.inputs)
+    assert isinstance(made, Aggregate)
+    if not exprs:
+        return node, rows
+    outputs = [(ref.name, expr) for expr, ref in exprs.items()]
+    rows = project_batches(rows, outputs, rows.columns, budget)
+    return made, rows
+
+
+def _grouped(node: Aggregate, delta: pl.DataFrame) -> pl.DataFrame:
+    kept = node.accumulators
+    gain = gains(delta, [(key.name, key.expr) for key in node.keys], kept)
+    groups = gain.groups
+    names = [key.name for key in node.keys]
+    if not names and groups.height == 0:
+        groups = pl.DataFrame({column: [0] for column in groups.columns}).cast(groups.schema)
+    groups = groups.with_row_index(GROUP).with_columns(pl.col(GROUP).cast(pl.Int64))
+    for order, values in zip(kept.ordered, gain.values, strict=True):
+        if names:
+            values = values.join(groups.select(GROUP, *names), on=names, nulls_equal=True)
+        else:
+            values = values.with_columns(pl.lit(0, pl.Int64).alias(GROUP))
+        totals = kept.distinct(order)
+        if totals:
+            found = values.with_columns(pl.col(TIMES).sign().alias(WEIGHT))
+            extra = distinct_gain(found, totals, groups.height).fill_null(0)
+            groups = groups.hstack([extra[c.name] for total in totals for c in total.columns])
+        for output in kept.depending(EXTREMES, order):
+            chosen = best(values, order, groups.height, output.function.startswith("max"))
+            groups = groups.with_columns(chosen[order.names[-1]].alias(output.name))
+        for output in kept.depending(PERCENTILES, order):
+            counts = groups[count_of(output)].to_list()
+            ranked = percentiles(values, counts, percentile_of(output), output.distinct)
+            groups = groups.with_columns(ranked[RESULT].alias(output.name))
+        for output in kept.depending(COLLECTIONS, order):
+            function, given = output.function, output.parameters
+            made = collected(values, order, groups.height, function, given, output.distinct)
+            groups = groups.with_columns(made.alias(output.name))
+    for output in kept.totalled:
+        groups = groups.with_columns(finish(groups, output))
+    return groups.select([column.name for column in node.columns])

@@ -12,7 +12,10 @@ import polars as pl
 
 from viewkeep.codec.keys import KEPT
 from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.engine.batches import width
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.state import ROWS_AT_ONCE, ShardState
+from viewkeep.plan.nodes import PartitionNode
 from viewkeep.plan.program import Operator
 
 GROUP = "#group"  # the bytes of a row's group
@@ -108,3 +111,17 @@ def differences(
     same = [*names, KEY]
     yield weighted(before.join(after, on=same, how="anti", nulls_equal=True), -1)
     yield weighted(after.join(before, on=same, how="anti", nulls_equal=True), +1)
+
+
+def sorted_by_partition(node: PartitionNode, rows: pl.DataFrame, budget: Budget) -> pl.DataFrame:
+    """The rows by partition, order and row key; NULLs come first going up, last going down."""
+    # Sorted, and with the order of the rows beside them.
+    budget.hold(rows.height * (width(rows) + 16), "a sort of the query")
+    by = dict.fromkeys(node.partition, False)
+    for part in node.order:
+        by.setdefault(part.name, part.descending)
+    for name in node.row_key:
+        by.setdefault(name, False)
+    if not by:
+        return rows
+    return rows.sort(list(by), descending=list(by.values()), nulls_last=list(by.values()))

@@ -19,7 +19,7 @@ from viewkeep.delta import KEY
 from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
-from viewkeep.plan.nodes import CellSource, Source, Values
+from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import OperatorFeed, Program, StateTable
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Cut, Store
@@ -59,8 +59,6 @@ def _parts(
     old: Container[tuple[str, tuple[StateTable, ...]]],
 ) -> list[str]:
     """The parts of a new operator's producer that have rows already."""
-    if isinstance(feed.producer, CellSource):
-        return [str(part) for part in range(store.tables.parts)]  # it may be older than its log
     if isinstance(feed.producer, Source):
         # The log brings what came with it; a table may be older than that.
         may_have_rows, table = store.tables.may_have_rows, feed.producer.number

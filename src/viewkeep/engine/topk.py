@@ -16,6 +16,7 @@ import polars as pl
 
 from viewkeep.delta import KEY, WEIGHT, weighted, without
 from viewkeep.engine.amounts import amount, parts
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.groups import (
     GROUP,
     any_cut,
@@ -24,6 +25,7 @@ from viewkeep.engine.groups import (
     grouped,
     in_order,
     rows_of_groups,
+    sorted_by_partition,
 )
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.window import top_k
@@ -129,3 +131,8 @@ def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
     node = operator.node
     assert isinstance(node, TopK)
     return top_k(in_order(operator, rows), [GROUP], node.limit, node.offset)
+
+
+def whole_top_k(node: TopK, rows: pl.DataFrame, budget: Budget) -> pl.DataFrame:
+    """All rows of a TOP-K, given those of its input."""
+    return top_k(sorted_by_partition(node, rows, budget), node.partition, node.limit, node.offset)

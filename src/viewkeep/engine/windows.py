@@ -14,6 +14,7 @@ import polars as pl
 
 from viewkeep.codec.keys import prefix_end
 from viewkeep.delta import KEY, WEIGHT, weighted
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.groups import (
     GROUP,
     changed,
@@ -23,6 +24,7 @@ from viewkeep.engine.groups import (
     in_order,
     is_cut,
     rows_of_groups,
+    sorted_by_partition,
 )
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.window import reach, window_columns
@@ -99,3 +101,9 @@ def _neighbours(operator: Operator, state: ShardState, delta: pl.DataFrame) -> p
         rows += [row for _, row in found]
         owners += [group] * len(found)
     return framed(operator, keys, rows, owners)
+
+
+def whole_window(node: Window, rows: pl.DataFrame, budget: Budget) -> pl.DataFrame:
+    """All rows of a window, given those of its input."""
+    rows = sorted_by_partition(node, rows, budget)
+    return rows.hstack(window_columns(rows, node.partition, node.order, node.calls))

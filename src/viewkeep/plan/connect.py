@@ -1,9 +1,9 @@
 """Which operators views are made of: what each reads, and through which steps.
 
-Pre-processing: a reader reads arrangements (`plan.arrangements`). Fusing: filters, projections and
-unions are no operators, but steps on the way into one, run in memory on each delta. Sharing: equal
-nodes, which have equal ids, are one part, whoever asks for them. Law: a part is a function of its
-node alone, so how a plan is cut does not depend on what else is there.
+Pre-processing: a reader reads arrangements (`plan.nodes.arrangements`). Fusing: filters,
+projections and unions are no operators, but steps on the way into one, run in memory on each delta.
+Sharing: equal nodes, which have equal ids, are one part, whoever asks for them. Law: a part is a
+function of its node alone, so how a plan is cut does not depend on what else is there.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from viewkeep.errors import QueryTooLarge
-from viewkeep.plan.arrangements import Side, arrangements, strip
 from viewkeep.plan.nodes import (
     Aggregate,
     Arrange,
     CellSource,
     Delta,
-    Join,
     KeyPart,
     Node,
+    OperatorNode,
+    ReaderNode,
+    Side,
     Source,
-    TopK,
+    StatefulNode,
     Union,
     Values,
     View,
-    Window,
+    strip,
 )
-from viewkeep.plan.operators import Reader, Stateful, Steps
+from viewkeep.plan.operators import Steps
 
 MOST_BRANCHES: Final = 10_000
 """Ways from tables and operators into one operator. Unions of unions multiply them."""
 
-Producer: TypeAlias = Source | Values | Stateful | Reader
+Producer: TypeAlias = Source | Values | OperatorNode
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,12 @@ class Branch:
 class Unplaced:
     """An operator that is not placed yet. One with state has branches, a reader has sides."""
 
-    node: Stateful | Reader
+    node: OperatorNode
     branches: tuple[Branch, ...] = ()
     sides: tuple[Side, ...] = ()
 
     @property
-    def below(self) -> Iterator[Stateful | Reader]:
+    def below(self) -> Iterator[OperatorNode]:
         """The operators that it stands on."""
         for branch in self.branches:
             if not isinstance(branch.producer, Source | Values):
@@ -62,7 +63,7 @@ class Unplaced:
         yield from (side.node for side in self.sides)
 
 
-def root(view: View) -> Stateful:
+def root(view: View) -> StatefulNode:
     """The operator whose table a view reads: its own, or the Aggregate that has it already."""
     producer, steps = strip(view.node.input)
     if isinstance(producer, Aggregate) and not steps and _has_key(view.node, producer.row_key):
@@ -70,11 +71,11 @@ def root(view: View) -> Stateful:
     return view.node
 
 
-def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, Unplaced]:
+def connect(roots: Iterable[StatefulNode], known: Iterable[str] = ()) -> dict[str, Unplaced]:
     """The parts that these operators stand on and that are not `known`, producers first."""
     made: dict[str, Unplaced] = {}
     there = set(known)
-    waiting = list[Stateful | Reader | Unplaced](roots)[::-1]
+    waiting = list[OperatorNode | Unplaced](roots)[::-1]
     while waiting:
         one = waiting.pop()
         if isinstance(one, Unplaced):
@@ -87,12 +88,13 @@ def connect(roots: Iterable[Stateful], known: Iterable[str] = ()) -> dict[str, U
     return made
 
 
-def fused(node: Stateful | Reader) -> Unplaced:
+def fused(node: OperatorNode) -> Unplaced:
     """A node with the arrangements that it reads, or the producers below its stateless steps."""
-    if isinstance(node, Join | TopK | Window):
-        return Unplaced(node, sides=arrangements(node))
+    if isinstance(node, ReaderNode):
+        return Unplaced(node, sides=node.sides())
     if isinstance(node, Delta):
         return Unplaced(node, branches=(Branch(node.input, ()),))
+    assert isinstance(node, StatefulNode)
     return Unplaced(node, branches=tuple(_branches(node.input)))
 
 
@@ -105,7 +107,7 @@ def _branches(node: Node) -> Iterator[Branch]:
         below, steps = strip(node)
         if isinstance(below, Union):
             waiting.extend((one, steps + after) for one in reversed(below.inputs))
-        elif isinstance(below, Source | Values | Aggregate | Join | TopK | Window):
+        elif isinstance(below, Producer):
             count += 1
             if count > MOST_BRANCHES:
                 raise QueryTooLarge(

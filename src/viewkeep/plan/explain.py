@@ -6,24 +6,11 @@ columns that choose the shard), its state tables with their keys, and whether it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
-from viewkeep.plan.nodes import (
-    Aggregate,
-    AggregateCall,
-    Arrange,
-    CellSource,
-    Delta,
-    Filter,
-    Join,
-    KeyPart,
-    Project,
-    Source,
-    TopK,
-    Values,
-    Window,
-)
+from viewkeep.plan.nodes import Aggregate
+from viewkeep.plan.nodes.parts import order_text
 from viewkeep.plan.passes.aggregate_first import choice
 from viewkeep.plan.program import Operator, OperatorFeed, Placement, Program, StateTable
 
@@ -81,76 +68,27 @@ def _operator(
         yield from _input(program, operator, feed)
     for port in operator.ports:
         for step in reversed(port.steps):
-            yield _INNER, _step(step)
+            yield _INNER, step.title
         yield _INNER, program.by_id[port.producer]
 
 
 def _input(program: Program, operator: Operator, feed: OperatorFeed) -> Iterator[_Line]:
     for step in reversed(feed.steps):
-        yield _INNER, _step(step)
+        yield _INNER, step.title
     if not feed.local:
         yield _INNER, f"⇄ re-distributed by [{', '.join(operator.zone)}]"
-    producer = feed.producer
-    if isinstance(producer, CellSource):
-        yield _INNER, f"└─ operations on cells of {producer.table}  · level 0"
-    elif isinstance(producer, Source):
-        key = ", ".join(producer.row_key)
-        yield _INNER, f"└─ Δ DELTA {producer.table} (key {key})  · level 0"
-    elif isinstance(producer, Values):
-        yield _INNER, f"└─ VALUES, {len(producer.rows)} rows"
+    if isinstance(feed.producer, str):
+        yield _INNER, program.by_id[feed.producer]
     else:
-        yield _INNER, program.by_id[producer]
+        yield _INNER, f"└─ {feed.producer.title}"
 
 
 def title(operator: Operator) -> str:
     """What an operator does, in a line."""
-    node = operator.node
-    if isinstance(node, Arrange):
-        key = ", ".join(p.name + (" DESC" if p.descending else "") for p in node.key)
-        if node.group is not None:
-            return f"▥ ARRANGEMENT by ({key})"
-        keyed = operator.feeds[0].local
-        return f"{'▤ VIEW' if keyed else '▤ INDEX'} by ({key})"
-    if isinstance(node, Delta):
-        return f"Δ DELTA {node.input.table} (key {', '.join(node.row_key)})"
-    if isinstance(node, Join):
-        on = ", ".join(f"{m.left} {'<=>' if m.null_safe else '='} {m.right}" for m in node.on)
-        return f"⋈ {node.kind.upper()} REVERSE-JOIN" + (f" on {on}" if on else "")
-    if isinstance(node, TopK):
-        after = f" after {node.offset}" if node.offset else ""
-        first = "rows" if node.limit is None else f"TOP-K {node.limit}"
-        return f"⊤ {first}{after}" + _per(node.partition, node.order)
-    if isinstance(node, Window):
-        calls = ", ".join(call.name for call in node.calls)
-        return f"⊞ WINDOW {calls}" + _per(node.partition, node.order)
-    calls = ", ".join(_call(call) for call in node.aggregates) or "DISTINCT"
-    by = ", ".join(str(key.expr) for key in node.keys)
-    return f"γ {calls}" + (f" by {by}" if by else "")
-
-
-def _per(partition: Sequence[str], order: Sequence[KeyPart]) -> str:
-    by = ", ".join(part.name + (" DESC" if part.descending else "") for part in order)
-    per = f" per {', '.join(partition)}" if partition else ""
-    return per + (f" by {by}" if by else "")
-
-
-def _call(call: AggregateCall) -> str:
-    if call.function == "count_star":
-        return "COUNT(*)"
-    function = call.function.removesuffix("_distinct")
-    distinct = "DISTINCT " if function != call.function else ""
-    inside = [str(call.argument), *(str(part) for part in call.parameters)]
-    inside += [f"{part.expr}{' DESC' if part.descending else ''}" for part in call.by]
-    return f"{function.upper()}({distinct}{', '.join(inside)})"
-
-
-def _step(step: Filter | Project) -> str:
-    if isinstance(step, Filter):
-        return f"σ SELECTION {step.predicate}"
-    return f"π PROJECTION {', '.join(str(out.expr) for out in step.outputs)}"
+    return operator.node.title(bool(operator.feeds) and operator.feeds[0].local)
 
 
 def _table(table: StateTable) -> str:
-    key = ", ".join(p.name + (" DESC" if p.descending else "") for p in table.key)
+    key = order_text(table.key, " DESC")
     purpose = "PRE-AGGREGATION, " if table.purpose.startswith("values") else ""
     return f"{purpose}{table.purpose} under ({key}), {len(table.columns)} columns"

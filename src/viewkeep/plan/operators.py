@@ -18,28 +18,11 @@ from viewkeep.codec.keys import GROUP_BYTES, KeyCodec, bounded_all, group_prefix
 from viewkeep.codec.packed import longest
 from viewkeep.codec.rows import RowCodec
 from viewkeep.expr import Expr, references
-from viewkeep.ops.aggregates.accumulators import Accumulators
-from viewkeep.plan.accumulators import accumulators
-from viewkeep.plan.nodes import (
-    Aggregate,
-    Arrange,
-    Delta,
-    Filter,
-    Join,
-    KeyPart,
-    Project,
-    Source,
-    TopK,
-    Values,
-    Window,
-)
+from viewkeep.plan.nodes import Filter, KeyPart, OperatorNode, Project, Source, Values
 from viewkeep.types import Column
 
 # A stateless step as it runs: a predicate to keep rows by, or the outputs to compute.
 Step: TypeAlias = Expr | tuple[tuple[str, Expr], ...]
-Reader: TypeAlias = Join | TopK | Window
-Kept: TypeAlias = Aggregate | Arrange  # fed with rows
-Stateful: TypeAlias = Kept | Delta
 Steps: TypeAlias = tuple[Filter | Project, ...]
 
 
@@ -182,7 +165,7 @@ class Operator:
     """A node of the plan that runs: with state and feeds, or a reader of other operators' state."""
 
     id: str
-    node: Stateful | Reader
+    node: OperatorNode
     level: int
     feeds: tuple[OperatorFeed, ...]
     tables: tuple[StateTable, ...]
@@ -203,12 +186,6 @@ class Operator:
         """The ids of the operators that it is fed by or reads."""
         yield from (feed.producer for feed in self.feeds if isinstance(feed.producer, str))
         yield from (port.producer for port in self.ports)
-
-    @cached_property
-    def accumulators(self) -> Accumulators:
-        """What an Aggregate keeps per group."""
-        assert isinstance(self.node, Aggregate)
-        return accumulators(self.node)
 
 
 def producer_id(producer: Source | Values | str) -> str:

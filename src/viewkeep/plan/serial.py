@@ -40,7 +40,7 @@ from viewkeep.plan.nodes import (
 )
 from viewkeep.types import Column, DataType, Schema
 
-_CLASSES: dict[str, type[Any]] = {
+CLASSES: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         Ref,
@@ -92,7 +92,7 @@ def encode(value: object) -> Any:
         if tagged is not None:
             return tagged
         name = type(value).__name__
-        if name not in _CLASSES or not dataclasses.is_dataclass(value):
+        if name not in CLASSES or not dataclasses.is_dataclass(value):
             raise TypeError(f"{name} is not a plan value")
         fields = {f.name: spelt(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"is": name, **fields}
@@ -118,7 +118,7 @@ def decode(value: Any) -> Any:
             return value
         if "is" in value:
             fields = {name: built(item) for name, item in value.items() if name != "is"}
-            return _CLASSES[value["is"]](**fields)
+            return CLASSES[value["is"]](**fields)
         ((tag, inner),) = value.items()
         return parts[inner] if tag == "part" else _SCALARS[tag](inner)
 
@@ -142,11 +142,15 @@ def _parts(value: object) -> Iterator[Node | Call]:
             continue
         if isinstance(one, tuple):
             waiting.extend((item, False) for item in reversed(one))
-        elif type(one) in _INNER:
+        elif _has_parts(one):
             if isinstance(one, Call | Node):
                 waiting.append((one, True))
             names = [field.name for field in dataclasses.fields(one)]  # type: ignore[arg-type]
             waiting.extend((getattr(one, name), False) for name in reversed(names))
+
+
+def _has_parts(value: object) -> bool:
+    return type(value) is CLASSES.get(type(value).__name__) and not isinstance(value, _LEAVES)
 
 
 def _scalar(value: object) -> dict[str, str] | None:
@@ -166,7 +170,6 @@ def _scalar(value: object) -> dict[str, str] | None:
 
 
 _LEAVES = (Ref, Lit, KeyPart, Frame, Column, Schema)
-_INNER = frozenset(_CLASSES.values()) - frozenset(_LEAVES)
 _SCALARS: dict[str, Any] = {
     "type": DataType.parse,
     "float": float.fromhex,

@@ -37,7 +37,6 @@ from viewkeep.plan.nodes import (
     Source,
     Window,
     WindowCall,
-    inputs,
 )
 from viewkeep.spark.compare import MISSING, compare
 from viewkeep.spark.datasource import read
@@ -281,7 +280,7 @@ def _averages_decimals(node: Node) -> bool:
             calls = node.calls
         if any(call.function.startswith("avg") and call.type.is_decimal for call in calls):
             return True
-        left += inputs(node)
+        left += node.inputs
     return False
 
 

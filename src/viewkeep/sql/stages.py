@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from viewkeep.plan.arrangements import arrangements, merged
 from viewkeep.plan.connect import connect, fused
+from viewkeep.plan.nodes import ReaderNode, merged
 from viewkeep.plan.passes import PASSES
 from viewkeep.plan.place import place
 from viewkeep.sql.select.query import lower_query
@@ -32,7 +32,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("decorrelate", decorrelated),
     *(Stage(change.__name__, change) for change in dict.fromkeys(PASSES)),
     Stage("choose_keys", keyed),
-    Stage("arrange", arrangements),
+    Stage("arrange", ReaderNode.sides),
     Stage("merge", merged),
     Stage("fuse", fused),
     Stage("share", connect),

@@ -24,7 +24,6 @@ from viewkeep.plan.nodes import (
     Union,
     Values,
     Window,
-    inputs,
     sources,
 )
 
@@ -64,7 +63,7 @@ def rows_of(node: Node, tables: Mapping[str, Rows], columns: list[str]) -> Count
 
 
 def _sql(node: Node) -> str:
-    below = [f"({_sql(one)})" for one in inputs(node)]
+    below = [f"({_sql(one)})" for one in node.inputs]
     match node:
         case Source():
             return f"SELECT * FROM {node.table}"

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from viewkeep.expr import Expr, Ref, substitute
-from viewkeep.plan.nodes import Aggregate, Named, Node, Project, inputs
+from viewkeep.plan.nodes import Aggregate, Named, Node, Project, over
 from viewkeep.plan.passes import PASSES, Pass, optimise
 from viewkeep.plan.passes.goal import Goal
-from viewkeep.plan.passes.rebuild import over
 from viewkeep.plan.show import show
 from viewkeep.sql.parse.syntax import parse
 from viewkeep.sql.select.query import lower_query
@@ -73,7 +72,7 @@ def changed(name: str, made: Query) -> tuple[Node, Node]:
 
 def renamed_once_more(node: Node) -> Node:
     """The plan with a projection below each projection and Aggregate, that calls x `x~`."""
-    node = over(node, tuple(map(renamed_once_more, inputs(node))))
+    node = over(node, tuple(map(renamed_once_more, node.inputs)))
     if not isinstance(node, Project | Aggregate):
         return node
     columns = node.input.columns

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from viewkeep.expr import Ref
-from viewkeep.plan.nodes import Join, Match, Named, Node, Project, Source
-from viewkeep.plan.passes.rebuild import joined, names, renamed
+from viewkeep.plan.nodes import Join, Match, Named, Node, Project, Source, joined, names, renamed
 from viewkeep.types import BIGINT, Column, Schema
 
 from .plans import T

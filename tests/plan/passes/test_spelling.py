@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from viewkeep.expr import Expr, Ref
-from viewkeep.plan import nodes
 from viewkeep.plan.conditions import conjunction
-from viewkeep.plan.nodes import Filter, Join, Match, Named, Node, Project, Source, inputs
+from viewkeep.plan.nodes import Filter, Join, Match, Named, Node, Project, Source
+from viewkeep.plan.nodes import join as join_node
 from viewkeep.plan.passes import optimise
 from viewkeep.plan.passes.matches import equality
 from viewkeep.types import BIGINT, Column, Schema
@@ -122,7 +122,7 @@ def planned(sql: str, existing: frozenset[str] = frozenset()) -> Node:
 def joins(node: Node) -> set[str]:
     """The ids of all joins of a plan."""
     own = {node.id} if isinstance(node, Join) else set()
-    return own.union(*map(joins, inputs(node)))
+    return own.union(*map(joins, node.inputs))
 
 
 def test_joins_that_exist_are_preferred() -> None:
@@ -157,13 +157,13 @@ def chain(length: int) -> Node:
 def test_eight_joins_are_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of a join's sides does not multiply with the depth of the joins."""
     asked = [0]
-    covered = nodes._covered
+    covered = join_node._covered
 
     def counting(side: Node, matched: list[Expr]) -> bool:
         asked[0] += 1
         return covered(side, matched)
 
-    monkeypatch.setattr(nodes, "_covered", counting)
+    monkeypatch.setattr(join_node, "_covered", counting)
     counts = []
     for length in (4, 8):
         asked[0] = 0

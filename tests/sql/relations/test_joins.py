@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viewkeep.plan.nodes import Join, Match, Node, inputs
+from viewkeep.plan.nodes import Join, Match, Node
 
 from ..recompute import check, query_of
 
@@ -97,7 +97,7 @@ def joins(text: str) -> list[str]:
     def below(node: Node) -> list[str]:
         found = [f"{m.left} {'<=>' if m.null_safe else '='} {m.right}" for m in _on(node)]
         own = [f"{node.kind} {', '.join(found)}".strip()] if isinstance(node, Join) else []
-        return own + [line for part in inputs(node) for line in below(part)]
+        return own + [line for part in node.inputs for line in below(part)]
 
     return below(query_of(text).node)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from viewkeep.errors import SqlError
-from viewkeep.plan.nodes import Node, TopK, inputs
+from viewkeep.plan.nodes import Node, TopK
 from viewkeep.plan.passes import optimise
 
 from ..catalog import Names
@@ -28,7 +28,7 @@ def check(text: str) -> None:
 
 
 def nodes(node: Node) -> list[Node]:
-    return [node, *(found for below in inputs(node) for found in nodes(below))]
+    return [node, *(found for below in node.inputs for found in nodes(below))]
 
 
 def kinds(text: str) -> list[str]:

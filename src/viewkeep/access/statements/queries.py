@@ -32,7 +32,6 @@ from viewkeep.plan.nodes import (
     Node,
     Source,
     View,
-    inputs,
     nodes,
     sources,
 )
@@ -152,7 +151,7 @@ def _conditions(node: Node) -> dict[Source, list[Expr | None]]:
     if isinstance(node, Source):
         found[node].append(None)
     for reader in nodes([node]):
-        for below in inputs(reader):
+        for below in reader.inputs:
             if isinstance(below, Source):
                 found[below].append(reader.predicate if isinstance(reader, Filter) else None)
     return found

@@ -24,7 +24,8 @@ from viewkeep.codec.rowsource import (
     tuple_source,
 )
 from viewkeep.delta import KEY, without
-from viewkeep.engine.aggregate import run_aggregate
+from viewkeep.engine.aggregate import run_aggregate, whole_aggregate
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import GROUPS, SHARD, Frames, encode_keys, values_name
 from viewkeep.engine.operators.executor import Fed
 from viewkeep.engine.rows.convert import columns_of, tuples_of
@@ -37,7 +38,7 @@ from viewkeep.ops.aggregates.accumulators import gains
 from viewkeep.ops.aggregates.ordered import added_up
 from viewkeep.ops.aggregates.totals import merge
 from viewkeep.ops.rowcode import NoRowForm, RowWriter
-from viewkeep.plan.nodes import Aggregate
+from viewkeep.plan.nodes import Aggregate, Node
 from viewkeep.plan.program import Operator
 from viewkeep.types import BIGINT, DOUBLE, Column
 
@@ -48,7 +49,7 @@ class AggregateExecutor(Fed[RowGains]):
     def __init__(self, operator: Operator):
         super().__init__(operator)
         assert isinstance(operator.node, Aggregate)
-        self.node, self.kept = operator.node, operator.accumulators
+        self.node, self.kept = operator.node, operator.node.accumulators
         self.table = operator.rows_table
         self.keys = len(self.node.keys)
         self.first_total = self.keys + 1
@@ -237,6 +238,11 @@ class AggregateExecutor(Fed[RowGains]):
                 values[at] = values.get(at, 0) + times
 
     # -- running -------------------------------------------------------------------------------
+
+    @classmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        assert isinstance(node, Aggregate)
+        return whole_aggregate(node, inputs[0], budget)
 
     def run_columns(self, state: ShardState, given: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         delta = run_aggregate(self.operator, state, given, heard)

@@ -15,6 +15,7 @@ from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import GROUP_BYTES, MAX_KEY, bounded, group_prefix
 from viewkeep.codec.rowsource import longest_key
 from viewkeep.delta import KEY, WEIGHT
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import ROWS, SHARD, Frames, encode_keys
 from viewkeep.engine.operators.executor import Fed
 from viewkeep.engine.rows.delta import Boxes, Encoded, Rows
@@ -22,6 +23,7 @@ from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import ENCODED, ROW, changes_of, keyed, net_rows
 from viewkeep.ops.rowcode import RowWriter
+from viewkeep.plan.nodes import Arrange, Node
 from viewkeep.plan.program import Operator
 
 
@@ -41,6 +43,11 @@ class ArrangeExecutor(Fed[Encoded]):
         codec = self.operator.rows_table.row_codec
         yield "row bytes", codec.packer.source
         yield "and back", codec.unpacker.source
+
+    @classmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        assert isinstance(node, Arrange)
+        return inputs[0].select([column.name for column in node.columns])
 
     def run_columns(self, state: ShardState, given: Frames, heard: bool) -> Iterator[pl.DataFrame]:
         table = self.operator.rows_table

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import polars as pl
 
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.cells.merge import Changed, Merge, MergeInput
 from viewkeep.engine.cells.travel import (
     CELLS,
@@ -31,7 +32,7 @@ from viewkeep.engine.rows.convert import frame_of
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
 from viewkeep.ops.cells import form
-from viewkeep.plan.nodes import Delta
+from viewkeep.plan.nodes import Delta, Node
 from viewkeep.plan.program import Operator
 
 
@@ -62,6 +63,10 @@ class DeltaExecutor(Executor[CellBox, MergeInput]):
     @property
     def nothing(self) -> MergeInput:
         return MergeInput()
+
+    @classmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        return inputs[0]
 
     def run_columns(
         self, state: ShardState, given: MergeInput, heard: bool

@@ -14,6 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import polars as pl
 
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.changes import state_rows
 from viewkeep.engine.exchange import Frames, port_name
 from viewkeep.engine.inbox import Inbox
@@ -23,6 +24,7 @@ from viewkeep.engine.rows.delta import Boxes, Rows
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.ops.rowcode import RowWriter
+from viewkeep.plan.nodes import Node
 from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
@@ -59,6 +61,11 @@ class Executor(ABC, Generic[B, C]):
     @abstractmethod
     def nothing(self) -> C:
         """No input, in the columns lane."""
+
+    @classmethod
+    @abstractmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        """All rows of a node, given those of its inputs, for a query that is asked once."""
 
     @abstractmethod
     def run_columns(self, state: ShardState, given: C, heard: bool) -> Iterator[pl.DataFrame]:

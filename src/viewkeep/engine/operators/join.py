@@ -17,13 +17,14 @@ from functools import cached_property
 
 import polars as pl
 
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
-from viewkeep.engine.join import join_rows, run_join
+from viewkeep.engine.join import join_rows, run_join, whole_join
 from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import MOST_ROWS, ArrangementSide
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
-from viewkeep.plan.nodes import Join
+from viewkeep.plan.nodes import Join, Node
 from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
@@ -49,6 +50,11 @@ class JoinExecutor(Reader):
     def shape(self) -> tuple[Column, ...]:
         left, right = (port.columns for port in self.operator.ports)
         return left + right if self.node.shows_right else left
+
+    @classmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        assert isinstance(node, Join)
+        return whole_join(node, inputs[0], inputs[1], budget)
 
     def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
         if given:

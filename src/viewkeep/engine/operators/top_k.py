@@ -12,13 +12,14 @@ from functools import cached_property
 import polars as pl
 
 from viewkeep.codec.keys import KEPT
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
 from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import ArrangementSide
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
 from viewkeep.engine.state import ShardState
-from viewkeep.engine.topk import run_top_k, top_rows
-from viewkeep.plan.nodes import TopK
+from viewkeep.engine.topk import run_top_k, top_rows, whole_top_k
+from viewkeep.plan.nodes import Node, TopK
 from viewkeep.plan.program import Operator
 from viewkeep.types import Column
 
@@ -43,6 +44,11 @@ class TopKExecutor(Reader):
     @property
     def shape(self) -> tuple[Column, ...]:
         return self.operator.ports[0].columns
+
+    @classmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        assert isinstance(node, TopK)
+        return whole_top_k(node, inputs[0], budget)
 
     def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
         if given:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
 from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows
 from viewkeep.engine.state import ShardState
-from viewkeep.engine.windows import run_window, window_rows
+from viewkeep.engine.windows import run_window, whole_window, window_rows
+from viewkeep.plan.nodes import Node, Window
 
 
 class WindowExecutor(Reader):
@@ -19,6 +21,11 @@ class WindowExecutor(Reader):
     @property
     def has_rows(self) -> bool:
         return False
+
+    @classmethod
+    def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+        assert isinstance(node, Window)
+        return whole_window(node, inputs[0], budget)
 
     def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
         if given:

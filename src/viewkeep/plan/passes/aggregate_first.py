@@ -16,7 +16,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
-from viewkeep.plan.arrangements import strip
 from viewkeep.plan.conditions import arranged, conjuncts, is_null_with, reads, rewritten_small
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -29,10 +28,15 @@ from viewkeep.plan.nodes import (
     Node,
     Project,
     Union,
-    inputs,
+    filtered,
+    names,
+    never_null,
+    over,
+    projected,
     sources,
+    strip,
+    united,
 )
-from viewkeep.plan.nulls import never_null
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.partial_sums import (
     SumPart,
@@ -50,7 +54,6 @@ from viewkeep.plan.passes.partial_sums import (
     whole,
 )
 from viewkeep.plan.passes.polynomials import Term, all_known, polynomial, product
-from viewkeep.plan.passes.rebuild import filtered, names, over, projected, united
 from viewkeep.types import BIGINT, BOOLEAN, INT, DataType
 
 _EXTREMES = ("min", "max", "bool_and", "bool_or")
@@ -72,7 +75,7 @@ def _changed(node: Node, always: bool) -> Node:
         return node
     if isinstance(node, Aggregate):
         node = _rewritten(node, always) or node
-    return over(node, tuple(_changed(below, always) for below in inputs(node)))
+    return over(node, tuple(_changed(below, always) for below in node.inputs))
 
 
 def _rewritten(node: Aggregate, always: bool) -> Node | None:
@@ -272,10 +275,7 @@ class _Rewriting:
         below, steps = strip(node.input)
         if not isinstance(below, Join):
             return None
-        exprs = [key.expr for key in node.keys]
-        exprs += [c.argument for c in node.aggregates if c.argument is not None]
-        exprs += [part.expr for c in node.aggregates for part in c.by]
-        known: dict[Expr, Expr] = {expr: expr for expr in exprs}
+        known: dict[Expr, Expr] = {expr: expr for expr in node.expressions()}
         conditions: list[Expr] = []
         for step in reversed(steps):
             if isinstance(step, Filter):
@@ -288,14 +288,7 @@ class _Rewriting:
                 return None
             known = {old: new for old, new in moved.items() if new is not None}
             conditions = [condition for condition in passed if condition is not None]
-        calls = [
-            replace(
-                call,
-                argument=None if call.argument is None else known[call.argument],
-                by=tuple(replace(part, expr=known[part.expr]) for part in call.by),
-            )
-            for call in node.aggregates
-        ]
+        calls = [call.mapped(known.__getitem__) for call in node.aggregates]
         return cls(node, below, [known[key.expr] for key in node.keys], calls, conditions)
 
     @property
@@ -365,8 +358,7 @@ class _Rewriting:
             return set()
         if self._terms(call) is not None:
             return set()
-        read = [call.argument, *(part.expr for part in call.by)]
-        return set().union(*map(side.parts_in, read))
+        return set().union(*map(side.parts_in, call.expressions()))
 
     def _distributes(self, call: AggregateCall) -> bool:
         assert call.argument is not None
@@ -445,8 +437,7 @@ class _Rewriting:
             return self._outer(replace(call, argument=inner))
         plain = not self.counted and not any(side.grouped and side.shown for side in self.sides)
         if plain or call.function not in _SUMMED:
-            by = tuple(replace(part, expr=self._above(part.expr)) for part in call.by)
-            return self._outer(replace(call, argument=self._above(argument), by=by))
+            return self._outer(call.mapped(self._above))
         if owner is None and (terms := self._terms(call)) is not None:
             return self._of_both(call, terms)
         if call.function == "count":

@@ -14,10 +14,9 @@ from itertools import count
 
 from viewkeep.expr import Expr, Ref, references
 from viewkeep.plan.conditions import TRUE, conjuncts, rewritten
-from viewkeep.plan.nodes import Filter, Join, Named, Node, Project
+from viewkeep.plan.nodes import Filter, Join, Named, Node, Project, StepNode, names, strip
 from viewkeep.plan.passes.equalities import Equalities
 from viewkeep.plan.passes.matches import equality
-from viewkeep.plan.passes.rebuild import names
 from viewkeep.types import BOOLEAN
 
 
@@ -46,9 +45,8 @@ def cluster_of(node: Node) -> Cluster | None:
 
 def is_clustered(node: Node) -> bool:
     """Whether there is an inner join below nothing but conditions and projections."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return isinstance(node, Join) and node.kind == "inner"
+    below, _ = strip(node)
+    return isinstance(below, Join) and below.kind == "inner"
 
 
 @dataclass(frozen=True)
@@ -102,20 +100,24 @@ class _Found:
 
         Without `through`, projections are left where they are, but for those at the top.
         """
-        if isinstance(node, Filter) and is_clustered(node) and (through or _joins(node, top)):
-            below = self.add(node.input, through, top)
-            for part in conjuncts(node.predicate):
-                self.conditions.update(conjuncts(rewritten(part, below)))
-            return below
-        if isinstance(node, Project) and is_clustered(node) and (through or top):
-            below = self.add(node.input, through, top)
-            return {out.name: rewritten(out.expr, below) for out in node.outputs}
+        if isinstance(node, StepNode) and is_clustered(node):
+            passes = through or (_joins(node, top) if isinstance(node, Filter) else top)
+            return self._step(node, through, top) if passes else self._leaf(node)
         if isinstance(node, Join) and node.kind == "inner":
             below = self.add(node.left, through, top=False)
             below |= self.add(node.right, through, top=False)
             self.conditions.update(rewritten(equality(match), below) for match in node.on)
             return below
         return self._leaf(node)
+
+    def _step(self, node: StepNode, through: bool, top: bool) -> dict[str, Expr]:
+        below = self.add(node.input, through, top)
+        if isinstance(node, Project):
+            return {out.name: rewritten(out.expr, below) for out in node.outputs}
+        assert isinstance(node, Filter)
+        for part in conjuncts(node.predicate):
+            self.conditions.update(conjuncts(rewritten(part, below)))
+        return below
 
     def _leaf(self, leaf: Node) -> dict[str, Expr]:
         relation = _relation(leaf)

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from viewkeep.expr import Expr, Ref, references, unused
-from viewkeep.plan.nodes import (
-    Filter,
-    Join,
-    Match,
-    Named,
-    Node,
-    Project,
-    TopK,
-    Union,
-    Window,
-    inputs,
-)
+from viewkeep.plan.nodes import Join, Match, Named, Node, Project, copied, names, narrowed, over
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.merge_projects import merged_project
 from viewkeep.plan.passes.prune_columns import needs
-from viewkeep.plan.passes.rebuild import copied, names, narrowed, over
 
 
 def compute_matches(node: Node, goal: Goal) -> Node:
@@ -34,11 +22,11 @@ def compute_matches(node: Node, goal: Goal) -> Node:
 
 def computed(node: Node, needed: Collection[str]) -> Node:
     """The node with the needed columns, its row key, and maybe others that cost nothing."""
-    if not isinstance(node, Filter | Join | TopK):
+    if node.computes:
         needed = names(node)  # what else it computes reads columns too
     read = needs(node, needed)
-    below = tuple(map(computed, inputs(node), read))
-    if isinstance(node, Join | TopK | Window | Union):
+    below = tuple(map(computed, node.inputs, read))
+    if node.narrows:
         below = tuple(map(narrowed, below, read))
     node = over(node, below)
     return _computed_join(node, needed) if isinstance(node, Join) else node

@@ -14,24 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from viewkeep.plan.nodes import (
-    Aggregate,
-    Arrange,
-    Fence,
-    Filter,
-    Join,
-    Node,
-    Project,
-    TopK,
-    Union,
-    Window,
-    inputs,
-    nodes,
-)
+from viewkeep.plan.nodes import Fence, Node, nodes, over, same_over
 from viewkeep.plan.passes.prune_columns import needs, pruned
-from viewkeep.plan.passes.rebuild import over
 
 _LARGEST = 50  # nodes, as a tree, of what each reader may have in a variant of its own
 _DEEPEST = 100
@@ -50,7 +36,7 @@ class Fragments:
         for part in self.parts.values():
             for node in nodes([part]):
                 if not isinstance(node, Fence):  # else its fragment came before
-                    made[node.id] = _same_over(node, made)
+                    made[node.id] = same_over(node, made)
         return made[self.root]
 
     def changed(
@@ -88,16 +74,16 @@ class Fragments:
 def cut(root: Node) -> Fragments:
     """A plan in fragments; a small one is a single fragment."""
     order = list(nodes([root]))
-    readers = Counter(below.id for node in order for below in inputs(node))
+    readers = Counter(below.id for node in order for below in node.inputs)
     size: dict[str, int] = {}
     depth: dict[str, int] = {}
     made: dict[str, Node] = {}
     parts: dict[str, Node] = {}
     for node in order:
-        below = inputs(node)
+        below = node.inputs
         size[node.id] = 1 + sum(size[one.id] for one in below)
         depth[node.id] = 1 + max((depth[one.id] for one in below), default=0)
-        made[node.id] = _same_over(node, made)
+        made[node.id] = same_over(node, made)
         shared = readers[node.id] > 1 and size[node.id] > _LARGEST
         if node is root or shared or depth[node.id] >= _DEEPEST:
             parts[node.id] = made[node.id]
@@ -112,7 +98,7 @@ def _read(part: Node, needed: Collection[str]) -> dict[str, set[str]]:
     read: dict[str, set[str]] = {node.id: set() for node in order}
     read[part.id].update(needed)
     for node in reversed(order):
-        for below, names in zip(inputs(node), needs(node, read[node.id]), strict=True):
+        for below, names in zip(node.inputs, needs(node, read[node.id]), strict=True):
             read[below.id].update(names)
     return {node.id: read[node.id] for node in order if isinstance(node, Fence)}
 
@@ -121,19 +107,6 @@ def _refenced(part: Node, fences: Mapping[str, Node]) -> Node:
     """A fragment over the new fences, which have at least the columns that it reads."""
     made: dict[str, Node] = {}
     for node in nodes([part]):
-        below = tuple(made[one.id] for one in inputs(node))
+        below = tuple(made[one.id] for one in node.inputs)
         made[node.id] = fences[node.id] if isinstance(node, Fence) else over(node, below)
     return made[part.id]
-
-
-def _same_over(node: Node, made: Mapping[str, Node]) -> Node:
-    """The node over other objects for its inputs, which have the ids of the old ones."""
-    below = tuple(made[one.id] for one in inputs(node))
-    if all(new is old for new, old in zip(below, inputs(node), strict=True)):
-        return node
-    if isinstance(node, Union):
-        return replace(node, inputs=below)
-    if isinstance(node, Join):
-        return replace(node, left=below[0], right=below[1])
-    assert isinstance(node, Filter | Project | Aggregate | TopK | Window | Arrange)
-    return replace(node, input=below[0])

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from viewkeep.plan.conditions import is_small, rewritten, rewritten_small
-from viewkeep.plan.nodes import Aggregate, Arrange, Named, Node, Project, inputs
+from viewkeep.plan.nodes import Aggregate, Named, Node, Project, is_narrowing, over, projected
 from viewkeep.plan.passes.goal import Goal
-from viewkeep.plan.passes.rebuild import is_narrowing, over, projected
 
 
 def merge_projects(node: Node, goal: Goal) -> Node:
@@ -16,9 +13,7 @@ def merge_projects(node: Node, goal: Goal) -> Node:
 
 
 def _merged(node: Node) -> Node:
-    if isinstance(node, Arrange):
-        return node
-    node = over(node, tuple(map(_merged, inputs(node))))
+    node = over(node, tuple(map(_merged, node.inputs)))
     if isinstance(node, Project):
         return merged_project(node)
     if isinstance(node, Aggregate) and isinstance(node.input, Project):
@@ -41,22 +36,7 @@ def merged_project(node: Project) -> Node:
 
 def _merged_aggregate(node: Aggregate, below: Project) -> Node:
     by = {out.name: out.expr for out in below.outputs}
-    read = [key.expr for key in node.keys]
-    read += [call.argument for call in node.aggregates if call.argument is not None]
-    read += [part.expr for call in node.aggregates for part in call.by]
-    if any(rewritten_small(expr, by) is None for expr in read):
+    if any(rewritten_small(expr, by) is None for expr in node.expressions()):
         return node
-    keys = tuple(Named(key.name, rewritten(key.expr, by)) for key in node.keys)
-    calls = tuple(
-        replace(
-            call,
-            argument=None if call.argument is None else rewritten(call.argument, by),
-            by=tuple(replace(part, expr=rewritten(part.expr, by)) for part in call.by),
-        )
-        for call in node.aggregates
-    )
-    exprs = [key.expr for key in keys]
-    exprs += [call.argument for call in calls if call.argument is not None]
-    if not is_small(exprs + [part.expr for call in calls for part in call.by]):
-        return node
-    return Aggregate(below.input, keys, calls)
+    made = node.mapped(lambda expr: rewritten(expr, by), (below.input,))
+    return made if is_small(made.expressions()) else node

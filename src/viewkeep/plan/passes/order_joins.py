@@ -6,16 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import permutations
 
-from viewkeep.expr import Call, Expr, Lit, Ref, references
+from viewkeep.expr import Call, Lit, Ref
 from viewkeep.plan.conditions import conjuncts, reads
-from viewkeep.plan.nodes import Arrange, Filter, Join, Match, Named, Node, Project, TopK, inputs
+from viewkeep.plan.nodes import (
+    Filter,
+    Join,
+    Match,
+    Named,
+    Node,
+    columns_read,
+    filtered,
+    names,
+    over,
+    projected,
+    renamed,
+    strip,
+)
 from viewkeep.plan.passes.clusters import Cluster, cluster_of
 from viewkeep.plan.passes.compute_matches import computed
 from viewkeep.plan.passes.equalities import Equalities
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.matches import as_match, covers, ordered
 from viewkeep.plan.passes.prune_columns import needs, pruned
-from viewkeep.plan.passes.rebuild import filtered, names, over, projected, renamed
 
 
 def order_joins(node: Node, goal: Goal) -> Node:
@@ -31,19 +43,17 @@ def order_joins(node: Node, goal: Goal) -> Node:
 
 
 def _ordered(node: Node, needed: Iterable[str], goal: Goal) -> Node:
-    if isinstance(node, Arrange):
-        return node
     needed = set(needed)
     cluster = cluster_of(node)
     if cluster is None:
-        if not isinstance(node, Filter | Join | TopK):
+        if node.computes:
             needed = names(node)  # what else it computes reads columns too
-        below = zip(inputs(node), needs(node, needed), strict=True)
+        below = zip(node.inputs, needs(node, needed), strict=True)
         return over(node, tuple(_ordered(one, read, goal) for one, read in below))
     # The old row key keeps its names if it is the new one too; if not, pruning removes it.
     held = needed | set(node.row_key)
     outputs = {name: expr for name, expr in cluster.outputs.items() if name in held}
-    read = _read([*outputs.values(), *cluster.conditions])
+    read = columns_read([*outputs.values(), *cluster.conditions])
     leaves = _apart((leaf, _ordered(leaf, read & names(leaf), goal)) for leaf in cluster.leaves)
     build = _Build(Cluster(leaves, cluster.conditions, outputs), goal.existing)
     made = build.result()
@@ -66,10 +76,6 @@ def _apart(leaves: Iterable[tuple[Node, Node]]) -> tuple[Node, ...]:
         made.append(renamed(new, added & taken, taken | names(new)))
         taken |= names(made[-1])
     return tuple(made)
-
-
-def _read(exprs: Iterable[Expr]) -> set[str]:
-    return {name for expr in exprs for name in references(expr)}
 
 
 @dataclass
@@ -175,8 +181,8 @@ class _Build:
         if not self.existing:
             return False
         join = Join("inner", part.node, other.node, on)
-        read = _read([*self.outputs.values(), *self.waiting])
-        read |= _read(self.equal.open(part.leaves | other.leaves, join.row_key))
+        read = columns_read([*self.outputs.values(), *self.waiting])
+        read |= columns_read(self.equal.open(part.leaves | other.leaves, join.row_key))
         read &= names(join)
         return computed(pruned(join, read), read).id in self.existing
 
@@ -205,12 +211,12 @@ class _Build:
 def _strictness(leaf: Node) -> float:
     """How much is asked of a leaf's rows: an equality with a constant counts for two."""
     found = 0
-    while isinstance(leaf, Filter | Project):
-        if isinstance(leaf, Filter):
-            for part in conjuncts(leaf.predicate):
+    _, steps = strip(leaf)
+    for step in steps:
+        if isinstance(step, Filter):
+            for part in conjuncts(step.predicate):
                 equal = isinstance(part, Call) and part.function == "eq"
                 found += (
                     2 if equal and isinstance(part, Call) and isinstance(part.args[1], Lit) else 1
                 )
-        leaf = leaf.input
     return found

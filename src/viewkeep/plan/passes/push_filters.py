@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from viewkeep.expr import Call, Expr, Lit, references
 from viewkeep.plan.conditions import (
@@ -11,30 +11,23 @@ from viewkeep.plan.conditions import (
     conjuncts,
     disjunction,
     is_null_with,
-    is_small,
     reads,
     rejects,
-    rewritten_small,
 )
 from viewkeep.plan.nodes import (
-    Aggregate,
-    Arrange,
-    Fence,
     Filter,
     Join,
     Match,
     Node,
-    Project,
-    Source,
-    TopK,
-    Union,
-    Values,
-    Window,
+    facts,
+    filtered,
+    joined,
+    names,
+    over,
+    transferred,
 )
-from viewkeep.plan.passes.facts import facts, transferred
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.matches import as_match, equality, ordered
-from viewkeep.plan.passes.rebuild import filtered, joined, names, over
 
 Conditions = tuple[Expr, ...]
 
@@ -56,35 +49,18 @@ def _push(node: Node, conditions: Conditions, seen: Conditions) -> Node:
     there or not.
     """
     conditions = tuple(_parts(conditions))
-    match node:
-        case Filter():
-            return _push(node.input, (*conditions, node.predicate), seen)
-        case Source() | Values() | Arrange() | Fence():
-            return filtered(node, conditions)
-        case Project():
-            by = {out.name: out.expr for out in node.outputs}
-            moved = _small(conditions, by)
-            seen = tuple(_small(seen, by).values())
-            below = _push(node.input, tuple(moved.values()), seen)
-        case Aggregate():
-            by = {key.name: key.expr for key in node.keys}
-            moved = _small((c for c in conditions if node.keys and reads(c, by)), by)
-            below = _push(node.input, tuple(moved.values()), ())
-        case Window() | TopK():
-            moved = {c: c for c in conditions if reads(c, node.partition)}
-            below = _push(node.input, tuple(moved.values()), ())
-        case Union():
-            return over(node, tuple(_push(branch, conditions, seen) for branch in node.inputs))
-        case Join():
-            return _push_join(node, conditions, seen)
-    rest = [condition for condition in conditions if condition not in moved]
-    return filtered(over(node, (below,)), rest)
-
-
-def _small(conditions: Iterable[Expr], by: Mapping[str, Expr]) -> dict[Expr, Expr]:
-    """Conditions as they are below a node, but for those that would grow too large there."""
-    moved = ((old, rewritten_small(old, by)) for old in conditions)
-    return {old: new for old, new in moved if new is not None and is_small([new])}
+    if isinstance(node, Filter):
+        return _push(node.input, (*conditions, node.predicate), seen)
+    if isinstance(node, Join):
+        return _push_join(node, conditions, seen)
+    if not node.inputs:
+        return filtered(node, conditions)
+    moved = {condition: node.moved(condition) for condition in conditions}
+    rest = [condition for condition, below in moved.items() if below is None]
+    down = tuple(dict.fromkeys(below for below in moved.values() if below is not None))
+    passed = [node.moved(expr) for expr in seen] if node.row_by_row else []
+    seen = tuple(expr for expr in passed if expr is not None)
+    return filtered(over(node, tuple(_push(below, down, seen) for below in node.inputs)), rest)
 
 
 def _parts(conditions: Iterable[Expr]) -> Iterator[Expr]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from viewkeep.database import Database
 from viewkeep.plan.explain import title
-from viewkeep.plan.nodes import Aggregate, Arrange, Delta, Join, Source, TopK, Values, Window
+from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator, Placement, Program, StateTable, producer_id
 from viewkeep.serve.dashboard.rates import rows_of, size_of
 from viewkeep.serve.dashboard.titles import Titles
@@ -218,7 +218,7 @@ def _operator_node(
     named = list(users)
     return {
         "id": operator.id,
-        "kind": _kind(operator),
+        "kind": operator.node.drawn_as,
         "level": operator.level,
         "title": ", ".join(results) or what,
         "what": what,
@@ -244,14 +244,6 @@ def _state(table: StateTable, short: Callable[[str], str], sizes: Sizes) -> dict
         "rows": size.rows,
         "bytes": size.bytes,
     }
-
-
-def _kind(operator: Operator) -> str:
-    node = operator.node
-    if isinstance(node, Arrange):
-        return "view" if node.group is None else "arrangement"
-    kinds = {Delta: "delta", Aggregate: "aggregate", Join: "join", TopK: "topk", Window: "window"}
-    return kinds[type(node)]
 
 
 def _edges(operator: Operator) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Expr, Ref, unused
-from viewkeep.plan.nodes import Filter, Named, Node, Project, Source
+from viewkeep.plan.nodes import Named, Node, Project, Source, strip
 from viewkeep.sql.expressions.canonical import make
 from viewkeep.sql.expressions.scalars import predicate
 from viewkeep.sql.parse.limits import check_joined
@@ -164,9 +164,7 @@ class From:
 
 def label_of(node: Node) -> str:
     """What the columns of a relation are called after: its table, else a part of its id."""
-    below = node
-    while isinstance(below, Filter | Project):
-        below = below.input
+    below, _ = strip(node)
     return below.table if isinstance(below, Source) else node.id[:6]
 
 

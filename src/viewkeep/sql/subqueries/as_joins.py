@@ -8,7 +8,7 @@ column: its value, or a mark of the rows that have a partner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 from sqlglot import exp
@@ -24,14 +24,14 @@ from viewkeep.plan.nodes import (
     Match,
     Named,
     Node,
-    Ordering,
     Project,
     TopK,
-    Union,
-    Window,
+    never_null,
+    over,
+    projected,
+    strip,
+    traced,
 )
-from viewkeep.plan.nulls import never_null
-from viewkeep.plan.passes.rebuild import projected
 from viewkeep.sql.expressions.canonical import make
 from viewkeep.sql.expressions.outer_references import (
     any_key,
@@ -157,45 +157,25 @@ class Subqueries:
 
     def settled(self, node: Node, base: Node) -> Node:
         """A plan over `base` whose expressions may ask subqueries, without such questions."""
-        if node is base or not self._found:
+        if node is base or not self._found or not node.inputs or isinstance(node, Join):
             return node
-        match node:
-            case Filter():
-                below = self.settled(node.input, base)
-                if not has_subquery(node.predicate):
-                    return where(below, [node.predicate])
-                return self.where(below, conditions_of(node.predicate))
-            case Project():
-                below = self.settled(node.input, base)
-                below, made = self.attached(below, [out.expr for out in node.outputs])
-                pairs = zip(node.outputs, made, strict=True)
-                return projected(below, [Named(out.name, expr) for out, expr in pairs])
-            case Aggregate():
-                return self._settled_aggregate(node, self.settled(node.input, base))
-            case Window():
-                below = self.settled(node.input, base)
-                calls = []
-                for call in node.calls:
-                    below, args = self.attached(below, call.arguments)
-                    calls.append(replace(call, arguments=tuple(args)))
-                return replace(node, input=below, calls=tuple(calls))
-            case TopK():
-                return replace(node, input=self.settled(node.input, base))
-            case Union():
-                return Union(tuple(self.settled(n, base) for n in node.inputs), node.row_key)
-        return node
+        below = tuple(self.settled(one, base) for one in node.inputs)
+        if isinstance(node, Filter):
+            if not has_subquery(node.predicate):
+                return where(below[0], [node.predicate])
+            return self.where(below[0], conditions_of(node.predicate))
+        if any(map(has_subquery, node.expressions())):
+            return self._with_answers(node, below[0])
+        return over(node, below)
 
-    def _settled_aggregate(self, node: Aggregate, below: Node) -> Node:
-        below, keys = self.attached(below, [key.expr for key in node.keys])
-        calls: list[AggregateCall] = []
-        for call in node.aggregates:
-            given = [] if call.argument is None else [call.argument]
-            below, made = self.attached(below, [*given, *(part.expr for part in call.by)])
-            pairs = zip(call.by, made[len(given) :], strict=True)
-            by = tuple(Ordering(expr, part.descending) for part, expr in pairs)
-            calls.append(replace(call, argument=made[0] if given else None, by=by))
-        named = tuple(Named(k.name, e) for k, e in zip(node.keys, keys, strict=True))
-        return Aggregate(below, named, tuple(calls))
+    def _with_answers(self, node: Node, below: Node) -> Node:
+        """A node over an input that gets what its expressions ask of subqueries as columns."""
+        exprs = list(node.expressions())
+        lower, made = self.attached(below, exprs)
+        by = dict(zip(exprs, made, strict=True))
+        if isinstance(node, Project):
+            return projected(lower, [Named(out.name, by[out.expr]) for out in node.outputs])
+        return node.mapped(by.__getitem__, (lower,))
 
     def _attached(
         self, node: Node, exprs: Sequence[Expr], certain: frozenset[Expr]
@@ -405,13 +385,9 @@ def _is_single(free: Free) -> bool:
     node = free.node
     if set(node.row_key) <= fixed:
         return True
-    names = {name: name for name in fixed}
-    while isinstance(node, Filter | Project):
-        if isinstance(node, Project):
-            copies = {o.name: o.expr.name for o in node.outputs if isinstance(o.expr, Ref)}
-            names = {name: copies[old] for name, old in names.items() if old in copies}
-        node = node.input
-    return isinstance(node, TopK) and node.limit == 1 and set(node.partition) <= set(names.values())
+    below, steps = strip(node)
+    kept = {found[0] for name in fixed if (found := traced((name,), steps))}
+    return isinstance(below, TopK) and below.limit == 1 and kept.issuperset(below.partition)
 
 
 def _questions(expr: Expr) -> Iterable[Expr]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -19,23 +20,20 @@ from viewkeep.expr import Call, Expr, Lit, Ref, references, unused
 from viewkeep.plan.conditions import conjuncts, rewritten
 from viewkeep.plan.nodes import (
     Aggregate,
-    AggregateCall,
+    Change,
     Filter,
     Join,
     Match,
     Named,
     Node,
-    Ordering,
     Project,
     TopK,
     Union,
-    Values,
     Window,
-    inputs,
     nodes,
+    projected,
 )
-from viewkeep.plan.passes import rebuild
-from viewkeep.plan.passes.rebuild import projected
+from viewkeep.plan.nodes import joined as joined_over
 from viewkeep.sql.expressions.canonical import make
 from viewkeep.sql.expressions.outer_references import has_outer, inward, outer, outers
 from viewkeep.sql.relations.columns import filtered
@@ -98,9 +96,7 @@ def _has_one_row(node: Node) -> bool:
     """Whether a plan gives exactly one row whatever there is."""
     while isinstance(node, Project):
         node = node.input
-    if isinstance(node, Values):
-        return len(node.rows) == 1
-    return isinstance(node, Aggregate) and not node.keys
+    return node.has_one_row
 
 
 def outer_names(node: Node, outputs: Sequence[Expr]) -> set[str]:
@@ -113,61 +109,16 @@ def _dependent(node: Node) -> set[str]:
     """The ids of the nodes of a plan that read rows of the query just around it."""
     found: set[str] = set()
     for one in nodes([node]):
-        own = any(next(outers(expr), None) for expr in _expressions(one))
-        if own or any(below.id in found for below in inputs(one)):
+        own = any(next(outers(expr), None) for expr in one.expressions())
+        if own or any(below.id in found for below in one.inputs):
             found.add(one.id)
     return found
 
 
 def _outers(node: Node) -> Iterator[Ref]:
     for one in nodes([node]):
-        for expr in _expressions(one):
+        for expr in one.expressions():
             yield from outers(expr)
-
-
-def _expressions(node: Node) -> Iterator[Expr]:
-    match node:
-        case Filter():
-            yield node.predicate
-        case Project():
-            yield from (out.expr for out in node.outputs)
-        case Aggregate():
-            yield from (key.expr for key in node.keys)
-            for call in node.aggregates:
-                yield from () if call.argument is None else (call.argument,)
-                yield from (part.expr for part in call.by)
-        case Join():
-            for match in node.on:
-                yield from (match.left, match.right)
-        case Window():
-            for asked in node.calls:
-                yield from asked.arguments
-
-
-def _mapped(node: Node, change: Callable[[Expr], Expr], below: tuple[Node, ...]) -> Node:
-    """The node over other inputs with all its expressions changed."""
-    match node:
-        case Filter():
-            return Filter(below[0], change(node.predicate))
-        case Project():
-            return Project(below[0], tuple(Named(o.name, change(o.expr)) for o in node.outputs))
-        case Aggregate():
-            keys = tuple(Named(key.name, change(key.expr)) for key in node.keys)
-            return Aggregate(below[0], keys, tuple(_called(c, change) for c in node.aggregates))
-        case Join():
-            on = tuple(Match(change(m.left), change(m.right), m.null_safe) for m in node.on)
-            return Join(node.kind, below[0], below[1], on)
-        case Window():
-            calls = tuple(
-                replace(call, arguments=tuple(change(arg) for arg in call.arguments))
-                for call in node.calls
-            )
-            return replace(node, input=below[0], calls=calls)
-        case Union():
-            return Union(below, node.row_key)
-        case TopK():
-            return replace(node, input=below[0])
-    return node
 
 
 def _every_name(node: Node) -> Iterator[str]:
@@ -176,22 +127,16 @@ def _every_name(node: Node) -> Iterator[str]:
         yield from names_of(one)
 
 
-def _called(call: AggregateCall, change: Callable[[Expr], Expr]) -> AggregateCall:
-    argument = None if call.argument is None else change(call.argument)
-    by = tuple(Ordering(change(part.expr), part.descending) for part in call.by)
-    return replace(call, argument=argument, by=by)
-
-
 def _shifted(node: Node, left_out: Collection[str] = ()) -> dict[str, Node]:
     """The nodes that read no rows of the query around, by id, as parts of that query's plan."""
     made: dict[str, Node] = {}
     for one in nodes([node]):
         if one.id in left_out:
             continue
-        below = tuple(made[part.id] for part in inputs(one))
-        same = all(new is old for new, old in zip(below, inputs(one), strict=True))
-        if not same or any(has_outer(expr) for expr in _expressions(one)):
-            made[one.id] = _mapped(one, lambda expr: inward(expr, _none), below)
+        below = tuple(made[part.id] for part in one.inputs)
+        same = all(new is old for new, old in zip(below, one.inputs, strict=True))
+        if not same or any(has_outer(expr) for expr in one.expressions()):
+            made[one.id] = one.mapped(lambda expr: inward(expr, _none), below)
         else:
             made[one.id] = one
     return made
@@ -218,7 +163,7 @@ def _pulled(root: Node, dependent: Collection[str], *, top: bool) -> _Pulled:
         if node.id not in dependent:
             made[node.id] = node, []
         else:
-            below = [made[part.id] for part in inputs(node)]
+            below = [made[part.id] for part in node.inputs]
             made[node.id] = _pulled_node(node, below, node == first)
     return made[root.id]
 
@@ -234,27 +179,31 @@ def _pulled_node(node: Node, pulled: Sequence[_Pulled], first: bool) -> _Pulled:
     """A node over inputs whose conditions were pulled up, and these; None if there is no such."""
     if isinstance(node, Join):
         return _pulled_join(node, pulled[0], pulled[1])
-    if isinstance(node, Union) or pulled[0] is None:
-        return None
-    if not isinstance(node, Filter) and any(next(outers(e), None) for e in _expressions(node)):
+    if len(pulled) != 1 or pulled[0] is None:
         return None
     below, conditions = pulled[0]
-    match node:
-        case Filter():
-            parts = conjuncts(node.predicate)
-            mine = [part for part in parts if next(outers(part), None)]
-            kept = [part for part in parts if part not in mine]
-            for part in kept:
-                below = filtered(below, part)
-            return below, [*conditions, *mine]
-        case Project():
-            return _pulled_project(node, below, conditions)
-        case Aggregate():
-            if not node.keys and not first:
-                return None
-            return _pulled_aggregate(node, below, conditions)
-        case TopK() | Window():
-            return _pulled_partition(node, below, conditions)
+    if isinstance(node, Filter):
+        return _pulled_filter(node, below, conditions)
+    if any(next(outers(expr), None) for expr in node.expressions()):
+        return None
+    return _pulled_over(node, below, conditions, first)
+
+
+def _pulled_filter(node: Filter, below: Node, conditions: list[Expr]) -> _Pulled:
+    parts = conjuncts(node.predicate)
+    mine = [part for part in parts if next(outers(part), None)]
+    for part in parts:
+        if part not in mine:
+            below = filtered(below, part)
+    return below, [*conditions, *mine]
+
+
+@singledispatch
+def _pulled_over(node: Node, below: Node, conditions: list[Expr], first: bool) -> _Pulled:
+    """A node without outer references, over an input whose conditions were pulled up.
+
+    Of a node that is not known here nothing is pulled up: it is pushed down, which always does.
+    """
     return None
 
 
@@ -270,7 +219,8 @@ def _pulled_join(node: Join, left: _Pulled, right: _Pulled) -> _Pulled:
     return Join(node.kind, made, other, node.on), [*left[1], *right[1]]
 
 
-def _pulled_project(node: Project, below: Node, conditions: list[Expr]) -> tuple[Node, list[Expr]]:
+@_pulled_over.register
+def _pulled_project(node: Project, below: Node, conditions: list[Expr], first: bool) -> _Pulled:
     outputs, meaning = list(node.outputs), dict[str, Expr]()
     own = refs(below)
     for name in dict.fromkeys(n for condition in conditions for n in references(condition)):
@@ -282,9 +232,10 @@ def _pulled_project(node: Project, below: Node, conditions: list[Expr]) -> tuple
     return projected(below, outputs), [rewritten(part, meaning) for part in conditions]
 
 
-def _pulled_aggregate(
-    node: Aggregate, below: Node, conditions: list[Expr]
-) -> tuple[Node, list[Expr]] | None:
+@_pulled_over.register
+def _pulled_aggregate(node: Aggregate, below: Node, conditions: list[Expr], first: bool) -> _Pulled:
+    if not node.keys and not first:
+        return None
     keys = list(node.keys)
     taken = names_of(node)
     pulled: list[Expr] = []
@@ -302,9 +253,11 @@ def _pulled_aggregate(
     return Aggregate(below, tuple(keys), node.aggregates), pulled
 
 
+@_pulled_over.register(TopK)
+@_pulled_over.register(Window)
 def _pulled_partition(
-    node: TopK | Window, below: Node, conditions: list[Expr]
-) -> tuple[Node, list[Expr]] | None:
+    node: TopK | Window, below: Node, conditions: list[Expr], first: bool
+) -> _Pulled:
     partition = list(node.partition)
     pulled: list[Expr] = []
     for condition in conditions:
@@ -395,38 +348,15 @@ class _Pushed:
         def change(expr: Expr) -> Expr:
             return inward(expr, lambda name, _: self.columns[name])
 
-        added = [Named(ref.name, ref) for ref in self.columns.values()]
-        names = tuple(ref.name for ref in self.columns.values())
         if isinstance(node, Join):
             return self._pushed_join(node, made)
         if isinstance(node, Union):
             branches = [self._with_values(part, made) for part in node.inputs]
-            return _united(branches, node, names)
-        (lower,) = inputs(node)
+            return _united(branches, node, tuple(ref.name for ref in self.columns.values()))
+        (lower,) = node.inputs
         below = self._with_values(lower, made)
-        match node:
-            case Filter():
-                parts = conjuncts(change(node.predicate))
-                if isinstance(below, Join) and below.kind == "inner" and not below.on:
-                    return joined("inner", below.left, below.right, parts)
-                for part in parts:
-                    below = filtered(below, part)
-                return below
-            case Project():
-                outputs = [Named(out.name, change(out.expr)) for out in node.outputs]
-                return projected(below, [*outputs, *added])
-            case Aggregate():
-                keys = (*(Named(k.name, change(k.expr)) for k in node.keys), *added)
-                calls = tuple(_called(call, change) for call in node.aggregates)
-                grouped = Aggregate(below, keys, calls)
-                return grouped if node.keys else self._with_absent(grouped, node)
-            case TopK():
-                return replace(node, input=below, partition=node.partition + names)
-            case Window():
-                windowed = _mapped(node, change, (below,))
-                assert isinstance(windowed, Window)
-                return replace(windowed, partition=node.partition + names)
-        raise AssertionError(f"{type(node).__name__} reads outer rows")
+        pushed = _pushed_over(node, below, change, tuple(self.columns.values()))
+        return self._with_absent(pushed, node) if node.has_one_row else pushed
 
     def _pushed_join(self, node: Join, made: Mapping[str, Node]) -> Node:
         on = node.on
@@ -440,10 +370,11 @@ class _Pushed:
             on += tuple(Match(self.columns[name], again[name], True) for name in again)
         # Both sides may have got columns of one name for their row keys.
         ours = {*names_of(node.left), *(ref.name for ref in self.columns.values())}
-        return rebuild.joined(node.kind, left, right, on, ours)
+        return joined_over(node.kind, left, right, on, ours)
 
-    def _with_absent(self, made: Aggregate, node: Aggregate) -> Node:
+    def _with_absent(self, made: Node, node: Node) -> Node:
         """One row for each outer value, also where there is nothing to aggregate."""
+        assert isinstance(made, Aggregate)
         columns, again = self.columns, self._fresh()
         outputs = [Named(again[name].name, ref) for name, ref in columns.items()]
         outputs += [Named(call.name, Ref(call.name, call.type)) for call in made.aggregates]
@@ -458,6 +389,44 @@ class _Pushed:
                 value = make("coalesce", value, absent[call.name])
             shown.append(Named(call.name, value))
         return projected(both, shown)
+
+
+@singledispatch
+def _pushed_over(node: Node, below: Node, change: Change, values: tuple[Ref, ...]) -> Node:
+    """A dependent node of one input, given that input for all outer values, which it keeps."""
+    raise AssertionError(f"{type(node).__name__} reads outer rows")
+
+
+@_pushed_over.register
+def _(node: Filter, below: Node, change: Change, values: tuple[Ref, ...]) -> Node:
+    parts = conjuncts(change(node.predicate))
+    if isinstance(below, Join) and below.kind == "inner" and not below.on:
+        return joined("inner", below.left, below.right, parts)
+    for part in parts:
+        below = filtered(below, part)
+    return below
+
+
+@_pushed_over.register
+def _(node: Project, below: Node, change: Change, values: tuple[Ref, ...]) -> Node:
+    outputs = [Named(out.name, change(out.expr)) for out in node.outputs]
+    return projected(below, [*outputs, *(Named(ref.name, ref) for ref in values)])
+
+
+@_pushed_over.register
+def _(node: Aggregate, below: Node, change: Change, values: tuple[Ref, ...]) -> Node:
+    keys = (Named(key.name, change(key.expr)) for key in node.keys)
+    added = (Named(ref.name, ref) for ref in values)
+    calls = tuple(call.mapped(change) for call in node.aggregates)
+    return Aggregate(below, (*keys, *added), calls)
+
+
+@_pushed_over.register(TopK)
+@_pushed_over.register(Window)
+def _(node: TopK | Window, below: Node, change: Change, values: tuple[Ref, ...]) -> Node:
+    made = node.mapped(change, (below,))
+    assert isinstance(made, TopK | Window)
+    return replace(made, partition=node.partition + tuple(ref.name for ref in values))
 
 
 def _renamed(node: Node, columns: Mapping[str, Ref], again: Mapping[str, Ref]) -> Node:

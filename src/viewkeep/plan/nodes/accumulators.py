@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from viewkeep.expr import Call, Expr, Lit
 from viewkeep.ops.aggregates.accumulators import (
     COLLECTIONS,
@@ -14,18 +16,18 @@ from viewkeep.ops.aggregates.bit_xor import BitXor
 from viewkeep.ops.aggregates.moments import MOMENTS, Product
 from viewkeep.ops.aggregates.ordered import Ordered
 from viewkeep.ops.aggregates.totals import Linear, Total
-from viewkeep.plan.nodes import Aggregate, AggregateCall
+from viewkeep.plan.nodes.calls import AggregateCall
 from viewkeep.types import BIGINT, BOOLEAN, Column
 
 
-def accumulators(node: Aggregate) -> Accumulators:
+def accumulators(calls: Sequence[AggregateCall]) -> Accumulators:
     """The accumulators of an Aggregate; a COUNT asked for is its own output column."""
-    rows = next((c.name for c in node.aggregates if c.function == "count_star"), "#rows")
-    totals = _totals(node)
+    rows = next((c.name for c in calls if c.function == "count_star"), "#rows")
+    totals = _totals(calls)
     kept: dict[Linear, None] = dict.fromkeys(totals.values())
     ordered: dict[Ordered, None] = {}
     outputs = []
-    for call in node.aggregates:
+    for call in calls:
         output = _output(call, totals)
         kept |= dict.fromkeys(output.totals)
         if output.order is not None:
@@ -103,9 +105,9 @@ def _counts(call: AggregateCall) -> list[_Counted]:
     return [(call.argument, (), distinct)]
 
 
-def _totals(node: Aggregate) -> dict[_Counted, Total]:
+def _totals(calls: Sequence[AggregateCall]) -> dict[_Counted, Total]:
     totals: dict[_Counted, Total] = {}
-    for call in node.aggregates:
+    for call in calls:
         for counted in _counts(call):
             totals[counted] = _extended(totals.get(counted), call, counted)
     return totals

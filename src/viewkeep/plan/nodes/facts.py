@@ -9,35 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from viewkeep.expr import Call, Expr, Ref, references
-from viewkeep.plan.conditions import conjuncts, rewritten
-from viewkeep.plan.nodes import Aggregate, Filter, Join, Match, Named, Node, Project, TopK, Window
+from viewkeep.plan.conditions import rewritten
+from viewkeep.plan.nodes.node import Node
+from viewkeep.plan.nodes.parts import Match, Named
 
 
 def facts(node: Node) -> frozenset[Expr]:
     """What is known of single columns; nothing is said of whether they are NULL."""
-    match node:
-        case Filter():
-            return facts(node.input) | frozenset(filter(_single, conjuncts(node.predicate)))
-        case Project():
-            return frozenset(_renamed(facts(node.input), node.outputs))
-        case Aggregate():
-            return frozenset(_renamed(facts(node.input), node.keys))
-        case TopK() | Window():
-            return facts(node.input)
-        case Join(kind="inner"):
-            known = facts(node.left) | facts(node.right)
-            while (
-                more := {
-                    *transferred(known, node.on, "left"),
-                    *transferred(known, node.on, "right"),
-                }
-                - known
-            ):
-                known |= more
-            return known
-        case Join():
-            return facts(node.left)
-    return frozenset()
+    return frozenset(node.facts([facts(below) for below in node.inputs]))
 
 
 def transferred(known: Iterable[Expr], on: Iterable[Match], side: str) -> Iterator[Expr]:
@@ -46,16 +25,18 @@ def transferred(known: Iterable[Expr], on: Iterable[Match], side: str) -> Iterat
         here, there = (match.left, match.right) if side == "right" else (match.right, match.left)
         if isinstance(here, Ref) and isinstance(there, Ref):
             for condition in known:
-                if _single(condition) and here.name in references(condition):
+                if of_one_column(condition) and here.name in references(condition):
                     yield rewritten(condition, {here.name: there})
 
 
-def _single(condition: Expr) -> bool:
+def of_one_column(condition: Expr) -> bool:
+    """Whether a condition is a fact: it reads one column, and not whether that is NULL."""
     useful = isinstance(condition, Call) and condition.function not in ("is_null", "is_not_null")
     return useful and len(set(references(condition))) == 1
 
 
-def _renamed(known: Iterable[Expr], outputs: Iterable[Named]) -> Iterator[Expr]:
+def renamed_facts(known: Iterable[Expr], outputs: Iterable[Named]) -> Iterator[Expr]:
+    """Facts of the columns that are passed on, under their new names."""
     copies = [(out.expr, out.name) for out in outputs if isinstance(out.expr, Ref)]
     for condition in known:
         read = next(references(condition))

@@ -12,19 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viewkeep.expr import Call, Expr, Ref
-from viewkeep.plan.nodes import (
-    Aggregate,
-    Arrange,
-    Filter,
-    Join,
-    KeyPart,
-    Named,
-    Node,
-    Project,
-    TopK,
-    Window,
-)
-from viewkeep.plan.nulls import never_null
+from viewkeep.plan.nodes.aggregate import Aggregate
+from viewkeep.plan.nodes.arrange import Arrange
+from viewkeep.plan.nodes.filter import Filter
+from viewkeep.plan.nodes.node import Node, PartitionNode, StatefulNode
+from viewkeep.plan.nodes.nulls import never_null
+from viewkeep.plan.nodes.parts import KeyPart, Match, Named
+from viewkeep.plan.nodes.project import Project
 from viewkeep.types import BOOLEAN
 
 
@@ -35,22 +29,20 @@ class Side:
     `group` names the columns, after the steps, that rows are found by.
     """
 
-    node: Aggregate | Arrange
+    node: StatefulNode
     steps: tuple[Filter | Project, ...]
     group: tuple[str, ...]
 
 
-def arrangements(node: Join | TopK | Window) -> tuple[Side, ...]:
-    """The inputs of a reader: two of a join, else one."""
-    if isinstance(node, Join):
-        return _sides(node)
+def by_partition(node: PartitionNode) -> Side:
+    """The input's rows by partition, and within one in order."""
     order = [KeyPart(name) for name in node.partition]
     order += [part for part in node.order if part.name not in node.partition]
     order += [KeyPart(n) for n in node.input.row_key if n not in {part.name for part in order}]
     first = {part.name: part for part in reversed(order)}
     key = tuple(first[name] for name in dict.fromkeys(part.name for part in order))
     kept = tuple(sorted(column.name for column in node.input.columns))
-    return (Side(Arrange(node.input, key, kept, len(node.partition)), (), node.partition),)
+    return Side(Arrange(node.input, key, kept, len(node.partition)), (), node.partition)
 
 
 def strip(node: Node) -> tuple[Node, tuple[Filter | Project, ...]]:
@@ -74,19 +66,20 @@ def traced(names: Sequence[str], steps: Sequence[Filter | Project]) -> tuple[str
     return found
 
 
-def _sides(node: Join) -> tuple[Side, Side]:
-    ours, theirs = ([m.left for m in node.on], [m.right for m in node.on])
-    same = list(range(len(node.on)))
-    orders = [merged(node.left, ours), merged(node.right, theirs)]
+def join_sides(kind: str, left: Node, right: Node, on: Sequence[Match]) -> tuple[Side, Side]:
+    """Both sides of a join, grouped by what is matched."""
+    ours, theirs = ([m.left for m in on], [m.right for m in on])
+    same = list(range(len(on)))
+    orders = [merged(left, ours), merged(right, theirs)]
     order = next((found for found in reversed(orders) if found is not None), same)
-    on = [node.on[place] for place in order]
-    without_nulls = [node.kind in ("inner", "semi"), True]
+    on = [on[place] for place in order]
+    without_nulls = [kind in ("inner", "semi"), True]
     made = []
-    for place, side in enumerate((node.left, node.right)):
+    for place, side in enumerate((left, right)):
         exprs = [match.left if place == 0 else match.right for match in on]
         nulls_out = [m for m in on if not m.null_safe] if without_nulls[place] else []
         dropped = [match.left if place == 0 else match.right for match in nulls_out]
-        if orders[place] == order and node.on:
+        if orders[place] == order and on:
             made.append(_as_it_is(side, exprs, dropped))
         else:
             made.append(_arranged(side, exprs, dropped))
