@@ -14,14 +14,18 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
+import viewkeep
 from viewkeep.engine import operators
 from viewkeep.engine.adhoc import evaluate
 from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.errors import TypeMismatch
+from viewkeep.ops.aggregates.registry import AGGREGATES
 from viewkeep.plan import passes, serial
 from viewkeep.plan.explain import explain
 from viewkeep.stores import create_store
 
 from .history import FOLDER, History
+from .history import _oracle as oracle
 from .test_histories import histories, one_epoch, phases, play, slow
 
 DESIGN = Path(__file__).parents[2] / "docs" / "design"
@@ -105,3 +109,48 @@ def test_lone_in_plans(lone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         found = evaluate(node, lambda source: rows.select(source.schema.names))
         assert found.rows() == [row for row in found.rows() if 2 in row] != []
         store.close()
+
+
+SHARES = [
+    "SELECT g, SHARE(b) AS s, COUNT(b) AS n, SHARE(CASE WHEN h > 0 THEN x > 0 END) AS p FROM items "
+    "GROUP BY g",
+    "SELECT SHARE(b) AS s, ANY_BITS(x) AS bits FROM items",
+    "SELECT h, ANY_BITS(x) AS bits, MAX(x) AS x FROM items GROUP BY h HAVING SHARE(b) < 1",
+    "SELECT n, ANY_BITS(h) AS hs FROM (SELECT g, ANY_BITS(h) AS h, COUNT(*) AS n FROM items "
+    "GROUP BY g) GROUP BY n",
+]
+
+
+@pytest.fixture(scope="module")
+def functions() -> Iterator[Any]:
+    """The functions of adding-an-aggregate.md, in the registry."""
+    module: Any = page("adding-an-aggregate.md")
+    with pytest.MonkeyPatch.context() as patch:
+        for function in module.FUNCTIONS:
+            patch.setitem(AGGREGATES, function.name, function)
+        for macro in ("share(b) AS avg(b::INT)", "any_bits(x) AS bit_or(x)"):
+            oracle().execute(f"CREATE OR REPLACE MACRO {macro}")
+        yield module
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=slow, phases=phases)
+@given(histories)
+def test_aggregates_in_random_histories(functions: Any, history: list[tuple[str, Any]]) -> None:
+    """Both lanes, with views that exist and views that are loaded half way."""
+    play(created(SHARES[:3], "v"), created(SHARES[2:], "w"), history, len(history))
+
+
+def test_aggregates_in_plans(functions: Any, tmp_path: Path) -> None:
+    """They are explained, stored, loaded again, refused where they have no meaning, and queried."""
+    with viewkeep.open(str(tmp_path / "a.vk"), durability="relaxed") as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, g INT, x BIGINT)")
+        db.sql("INSERT INTO t VALUES (1, 1, 1), (2, 1, 4), (3, 2, 2), (4, 2, NULL)")
+        text = "SELECT g, SHARE(x > 1) AS s, ANY_BITS(x) AS bits FROM t GROUP BY g"
+        assert "SHARE(" in str(db.sql(f"EXPLAIN {text}"))
+        rows = [tuple(row.values()) for row in db.sql(text).rows()]
+        assert sorted(rows) == [(1, 0.5, 5), (2, 1.0, 2)]
+        db.sql(f"CREATE VIEW v AS {text}")
+        node = db.catalog.current().views["v"].node
+        assert serial.decode(serial.encode(node)) == node
+        with pytest.raises(TypeMismatch, match="share of BIGINT has no meaning"):
+            db.sql("SELECT SHARE(x) AS s FROM t")

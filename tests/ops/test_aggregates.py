@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Ref
 from viewkeep.ops.aggregates import ordered
-from viewkeep.ops.aggregates.accumulators import decimal_mean
 from viewkeep.ops.aggregates.bit_xor import BitXor
 from viewkeep.ops.aggregates.moments import Product
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, added_up, counted
 from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT, Percentile, percentiles
+from viewkeep.ops.aggregates.sums import decimal_mean
 from viewkeep.ops.aggregates.totals import Linear, Total, add_up, advance, merge
 from viewkeep.types import BIGINT, DOUBLE, decimal
 

@@ -17,24 +17,15 @@ from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values.anchors import move_anchors
-from viewkeep.engine.values.collect import recollect
 from viewkeep.engine.values.ordered import ValueChanges, advance_values, extremes
+from viewkeep.engine.values.recompute import recompute
 from viewkeep.errors import PipelineError
 from viewkeep.expr import Call, Expr, Ref
-from viewkeep.ops.aggregates.accumulators import (
-    COLLECTIONS,
-    EXTREMES,
-    PERCENTILES,
-    Accumulators,
-    count_of,
-    distinct_gain,
-    finish,
-    gains,
-    percentile_of,
-)
-from viewkeep.ops.aggregates.collect import collected, filled
-from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, best
-from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT, percentiles
+from viewkeep.ops.aggregates.accumulators import Accumulators, distinct_gain, gains
+from viewkeep.ops.aggregates.extremes import Extreme
+from viewkeep.ops.aggregates.function import Kept
+from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered
+from viewkeep.ops.aggregates.percentiles import ANCHOR, BELOW, RESULT, count_of, percentile_of
 from viewkeep.ops.aggregates.totals import advance, plus
 from viewkeep.plan.nodes import Aggregate
 from viewkeep.plan.program import Operator
@@ -72,7 +63,7 @@ def run_aggregate(
     for change in changes:
         new = new.hstack(_from_order(kept, change, old, new))
     for output in kept.totalled:
-        new = new.hstack([finish(new, output)])
+        new = new.hstack([output.function.finish(new, output)])
     return _replace_rows(operator, state, keys, old, old_rows, new, heard)
 
 
@@ -158,26 +149,27 @@ def _from_order(
 ) -> list[pl.Series]:
     """The columns of outputs that read one ordered table; as they were if nothing changed there."""
     order = changes.order
-    outputs = kept.depending((*EXTREMES, *PERCENTILES, *COLLECTIONS), order)
     if changes.rows.height == 0:
-        names = [c.name for output in outputs for c in output.hidden]
-        return [filled(old[name]) for name in [*names, *(output.name for output in outputs)]]
-    made: list[pl.Series] = []
-    for output in kept.depending(EXTREMES, order):
+        outputs = [output for output in kept.outputs if output.order == order]
+        made = [old[column.name] for output in outputs for column in output.hidden]
+        return made + [output.function.of_none(old[output.name]) for output in outputs]
+    made = []
+    for output in kept.depending(Kept.EXTREME, order):
+        assert isinstance(output.function, Extreme)
         columns = [*(column.name for column in output.hidden), output.name]
         held = _renamed(old, columns, order.names)
-        chosen = extremes(changes, held, new[kept.rows] > 0, output.function.startswith("max"))
+        chosen = extremes(changes, held, new[kept.rows] > 0, output.function.is_largest)
         made += [chosen[inner].alias(c) for inner, c in zip(order.names, columns, strict=True)]
-    for output in kept.depending(PERCENTILES, order):
+    for output in kept.depending(Kept.PERCENTILE, order):
         columns = [*(column.name for column in output.hidden), output.name]
         shown = (ANCHOR, BELOW, RESULT)
         held, counts = _renamed(old, columns, shown), new[count_of(output)].to_list()
         found = move_anchors(changes, held, counts, percentile_of(output), output.distinct)
         made += [found[inner].alias(name) for name, inner in zip(columns, shown, strict=True)]
-    collections = kept.depending(COLLECTIONS, order)
-    if collections:
+    recomputed = kept.depending(Kept.VALUES, order)
+    if recomputed:
         values = changes.all_values()
-        made += [recollect(changes, values, old[out.name], out) for out in collections]
+        made += [recompute(changes, values, old, new, output) for output in recomputed]
     return made
 
 
@@ -239,17 +231,10 @@ def _grouped(node: Aggregate, delta: pl.DataFrame) -> pl.DataFrame:
             found = values.with_columns(pl.col(TIMES).sign().alias(WEIGHT))
             extra = distinct_gain(found, totals, groups.height).fill_null(0)
             groups = groups.hstack([extra[c.name] for total in totals for c in total.columns])
-        for output in kept.depending(EXTREMES, order):
-            chosen = best(values, order, groups.height, output.function.startswith("max"))
-            groups = groups.with_columns(chosen[order.names[-1]].alias(output.name))
-        for output in kept.depending(PERCENTILES, order):
-            counts = groups[count_of(output)].to_list()
-            ranked = percentiles(values, counts, percentile_of(output), output.distinct)
-            groups = groups.with_columns(ranked[RESULT].alias(output.name))
-        for output in kept.depending(COLLECTIONS, order):
-            function, given = output.function, output.parameters
-            made = collected(values, order, groups.height, function, given, output.distinct)
-            groups = groups.with_columns(made.alias(output.name))
+        for output in kept.outputs:
+            if output.order == order:
+                made = output.function.of_values(values, groups, output)
+                groups = groups.with_columns(made.alias(output.name))
     for output in kept.totalled:
-        groups = groups.with_columns(finish(groups, output))
+        groups = groups.with_columns(output.function.finish(groups, output))
     return groups.select([column.name for column in node.columns])

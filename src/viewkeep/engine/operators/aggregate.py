@@ -60,7 +60,7 @@ class AggregateExecutor(Fed[RowGains]):
 
     @cached_property
     def _has_rows(self) -> bool:
-        return all(map(row_form.has_row_form, self.kept.totals)) and all(
+        return all(total.has_row_form for total in self.kept.totals) and all(
             map(row_form.output_has_row_form, self.kept.outputs)
         )
 
@@ -148,7 +148,7 @@ class AggregateExecutor(Fed[RowGains]):
         at = self.first_total
         for total in self.kept.plain:
             given = [arguments[expr] for expr in total.arguments]
-            lines += row_form.gain(total, given, at, names)
+            lines += total.row_gain(given, at, names)
             at += len(total.columns)
         for place, order in enumerate(self.kept.ordered):
             cells = [arguments[expr] for expr in order.exprs]
@@ -349,7 +349,7 @@ class AggregateExecutor(Fed[RowGains]):
             held = [f"old[{self._place[column.name]}]" for column in total.columns]
             more = [gained[column.name] for column in total.columns]
             made: list[str] = []
-            for source in row_form.advance(total, held, more):
+            for source in total.row_advance(held, more):
                 if source.startswith("PAIR"):
                     lines.append(f"    n{variables}, n{variables + 1} = {source}")
                     made += [f"n{variables}", f"n{variables + 1}"]

@@ -23,7 +23,9 @@ from viewkeep.engine.state import ShardState
 from viewkeep.engine.values import pages
 from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregates import row_form
-from viewkeep.ops.aggregates.accumulators import EXTREMES, Accumulators, Output
+from viewkeep.ops.aggregates.accumulators import Accumulators
+from viewkeep.ops.aggregates.extremes import Extreme
+from viewkeep.ops.aggregates.function import Kept, Output
 from viewkeep.ops.aggregates.ordered import Ordered
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import NONE
@@ -44,7 +46,7 @@ class OrderedRows:
     def __init__(self, table: StateTable, order: Ordered, kept: Accumulators):
         self.table, self.order, self.kept = table, order, kept
         self.distinct = kept.distinct(order)
-        self.outputs = kept.depending(EXTREMES, order)
+        self.outputs = kept.depending(Kept.EXTREME, order)
         self.shown = [name for output in self.outputs for name in _columns(output)]
         self._place = {column.name: place for place, column in enumerate(kept.columns)}
 
@@ -59,7 +61,7 @@ class OrderedRows:
         names = dict(row_form.NAMES)
         at = 0
         for total in self.distinct:
-            lines += [f"    {line}" for line in row_form.gain(total, ["value"], at, names)]
+            lines += [f"    {line}" for line in total.row_gain(["value"], at, names)]
             at += len(total.columns)
         return compiled(lines, names)
 
@@ -211,7 +213,8 @@ class OrderedChange:
         if values is None:
             return held or [None] * len(names)
         candidates = dict(values.edges)
-        largest = output.function.startswith("max")
+        assert isinstance(output.function, Extreme)
+        largest = output.function.is_largest
         if held is not None and held[0] is not None:
             full = key + self._suffix(*held)
             if len(full) > KEPT:

@@ -7,47 +7,20 @@ function of the group's state row alone, stored in it, so a retraction is read, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cached_property
-from math import inf, nan
 
 import polars as pl
 
 from viewkeep.delta import WEIGHT
-from viewkeep.expr import Expr, Scalar
-from viewkeep.ops.aggregates.bit_xor import BitXor
-from viewkeep.ops.aggregates.moments import MOMENTS, moment
-from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, counted, every_group
-from viewkeep.ops.aggregates.percentiles import Percentile
+from viewkeep.expr import Expr
+from viewkeep.ops.aggregates.call import AggregateCall
+from viewkeep.ops.aggregates.function import Counted, Kept, Output
+from viewkeep.ops.aggregates.ordered import GROUP, VALUE, Ordered, ascending, counted, every_group
 from viewkeep.ops.aggregates.totals import Linear, Total, add_up
 from viewkeep.ops.evaluate import project
-from viewkeep.types import BIGINT, Column, DataType, decimal
-
-EXTREMES = ("min", "max", "min_by", "max_by")
-PERCENTILES = ("percentile_cont", "percentile_disc")
-COLLECTIONS = ("string_agg", "array_agg")
-_MEAN = Context(prec=76, rounding=ROUND_HALF_UP)
-_TOTALLED = ("sum", "avg", "bit_xor", "bool_and", "bool_or", *MOMENTS)
-
-
-@dataclass(frozen=True)
-class Output:
-    """An aggregate asked for: what it is computed from and its column.
-
-    `hidden` columns are kept besides, for the next epoch: what MIN_BY orders by, or the anchor of
-    a percentile. `order` is set for functions that depend on one.
-    """
-
-    name: str
-    function: str
-    type: DataType
-    distinct: bool = False
-    totals: tuple[Linear, ...] = ()
-    order: Ordered | None = None
-    hidden: tuple[Column, ...] = ()
-    parameters: tuple[Scalar, ...] = ()
+from viewkeep.types import BIGINT, Column
 
 
 @dataclass(frozen=True)
@@ -79,19 +52,69 @@ class Accumulators:
         found = (t for t in self.totals if t.distinct and t.told_apart_by == order.exprs)
         return tuple(found) if all(order.needed) and not any(order.descending) else ()
 
-    def depending(self, functions: Iterable[str], order: Ordered) -> tuple[Output, ...]:
-        """The outputs of these functions that read an ordered table."""
-        return tuple(o for o in self.outputs if o.function in functions and o.order == order)
+    def depending(self, kept: Kept, order: Ordered) -> tuple[Output, ...]:
+        """The outputs that are kept so and read an ordered table."""
+        return tuple(o for o in self.outputs if o.function.kept is kept and o.order == order)
 
     @cached_property
     def totalled(self) -> tuple[Output, ...]:
-        """The outputs that `finish` computes."""
-        return tuple(output for output in self.outputs if output.function in _TOTALLED)
+        """The outputs that are computed from totals."""
+        return tuple(o for o in self.outputs if o.function.kept is Kept.TOTALS)
 
     @cached_property
     def arguments(self) -> tuple[Expr, ...]:
         plain = [argument for total in self.plain for argument in total.arguments]
         return tuple(dict.fromkeys([*plain, *(e for order in self.ordered for e in order.exprs)]))
+
+
+def accumulators(calls: Sequence[AggregateCall]) -> Accumulators:
+    """What groups keep for these calls; a COUNT asked for is its own output column."""
+    rows = next((call.name for call in calls if call.argument is None), "#rows")
+    totals: dict[tuple[object, ...], Total] = {}
+    for call in calls:
+        for asked in call.entry.counted(call):
+            totals[asked.same] = _extended(totals.get(asked.same), asked)
+    kept: dict[Linear, None] = dict.fromkeys(totals.values())
+    ordered: dict[Ordered, None] = {}
+    outputs = []
+    for call in calls:
+        output = _output(call, totals)
+        kept |= dict.fromkeys(output.totals)
+        if output.order is not None:
+            ordered[output.order] = None
+        outputs.append(output)
+    for total in kept:
+        if total.distinct:
+            ordered[ascending(*total.told_apart_by)] = None
+    return Accumulators(rows, tuple(kept), tuple(ordered), tuple(outputs))
+
+
+def _output(call: AggregateCall, totals: Mapping[tuple[object, ...], Total]) -> Output:
+    entry = call.entry
+    return Output(
+        call.name,
+        entry,
+        call.type,
+        call.is_distinct,
+        (*(totals[asked.same] for asked in entry.counted(call)), *entry.further(call)),
+        entry.order(call),
+        entry.hidden(call),
+        call.parameters,
+    )
+
+
+def _extended(known: Total | None, asked: Counted) -> Total:
+    """A Total that has what a call asks for besides what is known to be asked of it."""
+    text = ", ".join(map(str, (asked.argument, *asked.others)))
+    count = known.count if known else f"#count({'distinct ' if asked.distinct else ''}{text})"
+    return Total(
+        asked.argument,
+        asked.distinct,
+        asked.shown or count,
+        asked.summed or (known is not None and known.summed),
+        asked.averaged or (known is not None and known.averaged),
+        asked.others,
+    )
 
 
 @dataclass(frozen=True)
@@ -132,115 +155,3 @@ def distinct_gain(changes: pl.DataFrame, totals: Sequence[Linear], groups: int) 
     """
     made = add_up(changes, [GROUP], "#rows", [(total, (VALUE,)) for total in totals])
     return every_group(made, groups)
-
-
-def count_of(output: Output) -> str:
-    """The column that says how many values a percentile is of."""
-    total = output.totals[0]
-    assert isinstance(total, Total)
-    return total.count
-
-
-def percentile_of(output: Output) -> Percentile:
-    """The percentile that an output of PERCENTILES asks for."""
-    fraction, descending = output.parameters
-    assert isinstance(fraction, float)
-    return Percentile(fraction, output.function == "percentile_cont", bool(descending))
-
-
-def finish(state: pl.DataFrame, output: Output) -> pl.Series:
-    """The values of an output that is made of totals, which are columns of `state`."""
-    if output.function in MOMENTS:
-        return moment(state, output.function, output.totals).alias(output.name)
-    total = output.totals[0]
-    assert isinstance(total, Total)
-    other = output.totals[-1]
-    if isinstance(other, BitXor):
-        bits = pl.when(pl.col(total.count) > 0).then(pl.col(other.bits))
-        return state.select(bits.alias(output.name)).to_series()
-    if output.function in ("bool_and", "bool_or"):
-        assert isinstance(other, Total)
-        known, true = pl.col(total.count), pl.col(other.count)
-        truth = pl.when(known > 0).then(
-            true == known if output.function == "bool_and" else true > 0
-        )
-        return state.select(truth.alias(output.name)).to_series()
-    if output.type.is_decimal and total.is_split:
-        state = state.with_columns(_joined(state, total))
-    if output.type.is_decimal and output.function == "avg":
-        return _decimal_average(state, output, total)
-    value = pl.col(total.sum)
-    if total.is_split and not output.type.is_decimal:
-        value = value.cast(pl.Int128) * total.split + pl.col(total.low).cast(pl.Int128)
-        if output.function == "sum":
-            value = pl.col(total.sum) * total.split + pl.col(total.low)  # wraps, as in Spark
-    if total.is_double:
-        value = _with_specials(total)
-    count = pl.col(total.count)
-    if output.function == "avg":
-        value = value.cast(pl.Float64) / count
-    value = value.cast(output.type.polars, strict=False)
-    return state.select(pl.when(count > 0).then(value).alias(output.name)).to_series()
-
-
-def _with_specials(total: Total) -> pl.Expr:
-    nans, above, below = (pl.col(name) > 0 for name in total.specials)
-    return (
-        pl.when(nans | (above & below))
-        .then(pl.lit(nan))
-        .when(above)
-        .then(pl.lit(inf))
-        .when(below)
-        .then(pl.lit(-inf))
-        .otherwise(pl.col(total.sum))
-    )
-
-
-def _joined(state: pl.DataFrame, total: Total) -> pl.Series:
-    """The sums of wide decimals from their two parts; NULL where they have more than 38 digits."""
-    # 128 bits do not hold them, so they are Python's integers: 1 us a changed group.
-    kind = total.argument.type
-    context = Context(prec=76)
-    made: list[Decimal | None] = []
-    for high, low in zip(state[total.sum].to_list(), state[total.low].to_list(), strict=True):
-        whole = int(high) * total.split + int(low)
-        fits = abs(whole) < 10**38
-        made.append(Decimal(whole).scaleb(-kind.scale, context) if fits else None)
-    return pl.Series(total.sum, made, decimal(38, kind.scale).polars)
-
-
-def _decimal_average(state: pl.DataFrame, output: Output, total: Total) -> pl.Series:
-    # polars has no decimal division that rounds half up at a chosen scale: 1 us a changed group.
-    sums, counts = state[total.sum].to_list(), state[total.count].to_list()
-    made = [
-        decimal_mean(value, count, output.type) if count and value is not None else None
-        for value, count in zip(sums, counts, strict=True)
-    ]
-    return pl.Series(output.name, made, output.type.polars)
-
-
-def decimal_mean(total: Decimal, count: int, type_: DataType) -> Decimal | None:
-    """A sum of DECIMALs divided by their count, as a value of this type; NULL if it has no room."""
-    unit = Decimal(1).scaleb(-type_.scale)
-    mean = _MEAN.quantize(_MEAN.divide(total, Decimal(count)), unit)
-    # copy_abs(), since abs() rounds to the 28 digits of Python's own context.
-    return mean if mean.copy_abs() < Decimal(10) ** (type_.precision - type_.scale) else None
-
-
-__all__ = [
-    "COLLECTIONS",
-    "EXTREMES",
-    "GROUP",
-    "PERCENTILES",
-    "TIMES",
-    "VALUE",
-    "Accumulators",
-    "Gains",
-    "Output",
-    "count_of",
-    "decimal_mean",
-    "distinct_gain",
-    "finish",
-    "gains",
-    "percentile_of",
-]

@@ -5,14 +5,21 @@ Law: xor(A + B) = xor(A) ^ xor(B), and a row is removed as it is added.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from viewkeep.delta import WEIGHT
+from viewkeep.errors import TypeMismatch
 from viewkeep.expr import Expr
-from viewkeep.ops.aggregates.totals import Linear
-from viewkeep.types import Column
+from viewkeep.ops.aggregates.function import AggregateFunction, Counted, Output
+from viewkeep.ops.aggregates.totals import Linear, Total
+from viewkeep.types import Column, DataType
+
+if TYPE_CHECKING:
+    from viewkeep.ops.aggregates.call import AggregateCall
 
 
 @dataclass(frozen=True)
@@ -46,3 +53,49 @@ class BitXor(Linear):
         # A group without distinct changes gains NULL.
         both = old[self.bits].fill_null(0) ^ gain[self.bits].fill_null(0)
         return [both.alias(self.bits)]
+
+    def row_gain(self, values: Sequence[str], at: int, names: dict[str, object]) -> list[str]:
+        value = values[0]
+        return [f"if {value} is not None:", f"    if weight % 2: group[{at}] ^= {value}"]
+
+    def row_advance(self, old: Sequence[str], gained: Sequence[str]) -> list[str]:
+        return [f"{old[0]} ^ {gained[0]}"]
+
+    row_merge = "xored"
+
+
+class BitXorFunction(AggregateFunction):
+    """BIT_XOR: the bits that an odd number of values have."""
+
+    takes_distinct = True
+
+    def result(self, given: DataType) -> DataType:
+        if not given.is_integer:
+            raise TypeMismatch(f"bit_xor of {given} has no meaning", hint="It takes an integer")
+        return given
+
+    def counted(self, call: AggregateCall) -> tuple[Counted, ...]:
+        assert call.argument is not None
+        return (Counted(call.argument, call.is_distinct),)
+
+    def further(self, call: AggregateCall) -> tuple[Linear, ...]:
+        assert call.argument is not None
+        return (BitXor(call.argument, call.is_distinct),)
+
+    def finish(self, state: pl.DataFrame, output: Output) -> pl.Series:
+        count, bits = _columns(output)
+        made = pl.when(pl.col(count) > 0).then(pl.col(bits))
+        return state.select(made.alias(output.name)).to_series()
+
+    def source(
+        self, output: Output, columns: Mapping[str, str], names: dict[str, object]
+    ) -> str | None:
+        count, bits = (columns.get(name, "?") for name in _columns(output))
+        return f"{bits} if {count} > 0 else None"
+
+
+def _columns(output: Output) -> tuple[str, str]:
+    total, xor = output.totals
+    assert isinstance(total, Total)
+    assert isinstance(xor, BitXor)
+    return total.count, xor.bits

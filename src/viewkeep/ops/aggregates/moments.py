@@ -7,8 +7,9 @@ deviations a hundred million times smaller than the mean keep all digits of a do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf, nan, sqrt
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -18,8 +19,12 @@ import polars as pl
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair
+from viewkeep.ops.aggregates.function import AggregateFunction, Counted, Output
 from viewkeep.ops.aggregates.totals import Linear, Total, plus
-from viewkeep.types import BIGINT, DOUBLE, Column
+from viewkeep.types import BIGINT, DOUBLE, STRING, Column, DataType
+
+if TYPE_CHECKING:
+    from viewkeep.ops.aggregates.call import AggregateCall
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
 Doubles: TypeAlias = "NDArray[np.float64]"
 _Number = TypeVar("_Number", "pl.Expr", "Doubles", float)
 
-MOMENTS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp", "covar_pop", "covar_samp", "corr")
 HUGE = 2.0**400  # products of larger numbers, summed and squared, could leave the range
 _SPLITTER = 2.0**27 + 1  # halves the digits of a double
 _NOISE = 2.0**-90  # of the terms that it is a difference of, a smaller one is their rounding
@@ -88,9 +92,77 @@ class Product(Linear):
         count = plus(old[self.count], gain[self.count])
         return [count, *advance_pair(old, gain, count, self.high, self.low)]
 
+    @property
+    def is_pair(self) -> bool:
+        return True
+
+    def row_gain(self, values: Sequence[str], at: int, names: dict[str, object]) -> list[str]:
+        value, other = values[0], values[-1]
+        names["EXACT"] = exact_product
+        return [
+            f"if {value} is not None and {other} is not None "
+            f"and -{HUGE} < {value} < {HUGE} and -{HUGE} < {other} < {HUGE}:",
+            f"    group[{at}] += weight",
+            f"    product, rest = EXACT({value}, {other})",
+            f"    group[{at + 1}].append(product * weight)",
+            f"    group[{at + 2}].append(rest * weight)",
+        ]
+
+
+class Moment(AggregateFunction):
+    """VAR_POP, VAR_SAMP, STDDEV_POP, STDDEV_SAMP."""
+
+    takes_distinct = True
+
+    def result(self, given: DataType) -> DataType:
+        if not given.is_numeric and given != STRING:
+            raise self.refused(given)
+        return DOUBLE
+
+    def takes_double(self, given: DataType) -> bool:
+        return True
+
+    def counted(self, call: AggregateCall) -> tuple[Counted, ...]:
+        return tuple(Counted(expr, call.is_distinct, summed=True) for expr in _both(call))
+
+    def further(self, call: AggregateCall) -> tuple[Linear, ...]:
+        x, y = _both(call)
+        pairs = [(x, y), (x, x), (y, y)] if self.name == "corr" else [(x, y)]
+        return tuple(Product(left, right, call.is_distinct) for left, right in pairs)
+
+    def finish(self, state: pl.DataFrame, output: Output) -> pl.Series:
+        return moment(state, self.name, output.totals).alias(output.name)
+
+    def source(
+        self, output: Output, columns: Mapping[str, str], names: dict[str, object]
+    ) -> str | None:
+        same = tuple(p.left == p.right for p in output.totals if isinstance(p, Product))
+        name = f"{self.name.upper()}_{''.join('s' if one else 'p' for one in same)}"
+        names[name] = partial(moment_of_one, self.name, same)
+        held = (
+            tuple(columns.get(column.name, "?") for column in part.columns)
+            for part in output.totals
+        )
+        return f"{name}({', '.join('(' + ', '.join(cells) + ')' for cells in held)})"
+
+
+class Comoment(Moment):
+    """COVAR_POP, COVAR_SAMP, CORR: of two arguments, which are DOUBLEs already."""
+
+    takes_distinct = False
+
+    def takes_double(self, given: DataType) -> bool:
+        return False
+
+
+def _both(call: AggregateCall) -> tuple[Expr, Expr]:
+    """The two arguments; one alone is both."""
+    assert call.argument is not None
+    return call.argument, call.by[0].expr if call.by else call.argument
+
 
 def moment(state: pl.DataFrame, function: str, totals: Sequence[Linear]) -> pl.Series:
-    """The values of one of MOMENTS, computed from its totals in `state`.
+    """The values of a Moment, computed from its totals in `state`.
 
     These are the totals of both arguments (which may be one), then their product, then for `corr`
     the products of each with itself.

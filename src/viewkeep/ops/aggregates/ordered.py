@@ -73,6 +73,11 @@ class Ordered:
         return {column.name: column.type.polars for column in self.columns}
 
 
+def ascending(*exprs: Expr) -> Ordered:
+    """Values going up, of rows in which none is NULL."""
+    return Ordered(exprs, (False,) * len(exprs), (True,) * len(exprs))
+
+
 def counted(
     rows: pl.DataFrame,
     by: Sequence[str],

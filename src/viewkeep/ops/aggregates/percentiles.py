@@ -9,10 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, every_group
+from viewkeep.ops.aggregates.function import AggregateFunction, Counted, Kept, Output
+from viewkeep.ops.aggregates.ordered import (
+    GROUP,
+    TIMES,
+    VALUE,
+    Ordered,
+    ascending,
+    every_group,
+)
+from viewkeep.ops.aggregates.totals import Total
+from viewkeep.types import BIGINT, DOUBLE, Column, DataType
+
+if TYPE_CHECKING:
+    from viewkeep.ops.aggregates.call import AggregateCall
 
 ANCHOR, BELOW, RESULT = "#anchor", "#below", "#result"
 
@@ -93,3 +107,44 @@ def resulting(
     results = [wanted.between(n, low, high) if n else None for n, low, high in pairs]
     made = pl.Series(RESULT, results, pl.Float64)
     return pl.DataFrame([anchors.alias(ANCHOR), below.cast(pl.Int64).alias(BELOW), made])
+
+
+class PercentileFunction(AggregateFunction):
+    """PERCENTILE_CONT and PERCENTILE_DISC, kept by an anchor."""
+
+    takes_distinct = True
+    kept = Kept.PERCENTILE
+
+    def result(self, given: DataType) -> DataType:
+        return DOUBLE
+
+    def counted(self, call: AggregateCall) -> tuple[Counted, ...]:
+        assert call.argument is not None
+        return (Counted(call.argument, call.is_distinct),)
+
+    def order(self, call: AggregateCall) -> Ordered | None:
+        assert call.argument is not None
+        return ascending(call.argument)
+
+    def hidden(self, call: AggregateCall) -> tuple[Column, ...]:
+        assert call.argument is not None
+        below = Column(f"#below({call.name})", BIGINT)
+        return (Column(f"#anchor({call.name})", call.argument.type), below)
+
+    def of_values(self, values: pl.DataFrame, groups: pl.DataFrame, output: Output) -> pl.Series:
+        counts = groups[count_of(output)].to_list()
+        return percentiles(values, counts, percentile_of(output), output.distinct)[RESULT]
+
+
+def count_of(output: Output) -> str:
+    """The column that says how many values a percentile is of."""
+    total = output.totals[0]
+    assert isinstance(total, Total)
+    return total.count
+
+
+def percentile_of(output: Output) -> Percentile:
+    """The percentile that an output asks for."""
+    fraction, descending = output.parameters
+    assert isinstance(fraction, float)
+    return Percentile(fraction, output.function.name == "percentile_cont", bool(descending))

@@ -11,12 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import ClassVar
 
 import polars as pl
 
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair
+from viewkeep.ops.functions.rowform import wrapped
 from viewkeep.types import BIGINT, DOUBLE, Column, DataType, decimal
 
 _TERMS = "#terms"
@@ -60,6 +62,33 @@ class Linear(ABC):
     @abstractmethod
     def advanced(self, old: pl.DataFrame, gain: pl.DataFrame) -> list[pl.Series]:
         """Its columns after adding a gain, row by row (NULL in old: nothing)."""
+
+    # -- for one row at a time (`row_form`) ----------------------------------------------------
+
+    has_row_form: ClassVar[bool] = True
+    """Whether `row_gain` and what follows it are there; else the columns lane keeps it."""
+    row_merge: ClassVar[str] = "added"
+    """How slots of several gains are merged, but for those of a pair: `added` or `xored`."""
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether its second and third column are a sum of DOUBLEs."""
+        return False
+
+    def row_gain(self, values: Sequence[str], at: int, names: dict[str, object]) -> list[str]:
+        """Lines that add a row (`weight`) with these arguments to `group`, from slot `at` on.
+
+        What they call is added to `names`.
+        """
+        raise NotImplementedError
+
+    def row_advance(self, old: Sequence[str], gained: Sequence[str]) -> list[str]:
+        """The source of its columns after a gain; a pair's is one source for both."""
+        sums = [f"{a} + {b}" for a, b in zip(old, gained, strict=True)]
+        if self.is_pair:
+            terms = ", ".join((old[1], gained[1], old[2], gained[2]))
+            sums[1:3] = [f"PAIR(({terms})) if {sums[0]} else (0.0, 0.0)"]
+        return sums
 
 
 @dataclass(frozen=True)
@@ -179,6 +208,34 @@ class Total(Linear):
         count = plus(old[self.count], gain[self.count])
         pair = advance_pair(old, gain, count, self.sum, self.low)
         return [count, *pair, *(plus(old[name], gain[name]) for name in self.specials)]
+
+    @property
+    def is_pair(self) -> bool:
+        return self.is_double
+
+    def row_gain(self, values: Sequence[str], at: int, names: dict[str, object]) -> list[str]:
+        value = values[0]
+        lines = [f"if {value} is not None:", f"    group[{at}] += weight"]
+        if self.is_double:
+            return [
+                *lines,
+                f"    if -INFINITY < {value} < INFINITY: group[{at + 1}].append({value} * weight)",
+                f"    elif {value} != {value}: group[{at + 3}] += weight",
+                f"    elif {value} > 0: group[{at + 4}] += weight",
+                f"    else: group[{at + 5}] += weight",
+            ]
+        if self.is_split:
+            lines.append(f"    group[{at + 1}] += {value} // {self.split} * weight")
+            lines.append(f"    group[{at + 2}] += {value} % {self.split} * weight")
+        elif self.summed:
+            lines.append(f"    group[{at + 1}] += {value} * weight")
+        return lines
+
+    def row_advance(self, old: Sequence[str], gained: Sequence[str]) -> list[str]:
+        sums = super().row_advance(old, gained)
+        if self.summed and self.sum_type == BIGINT:
+            sums[1:] = [wrapped(source, BIGINT) for source in sums[1:]]
+        return sums
 
 
 def add_up(

@@ -8,17 +8,11 @@ Law: what there is to know of a node stands in its class (`node.py` has the list
 are right for any node). Nobody else asks what kind of node it is, to know its structure.
 """
 
+from viewkeep.ops.aggregates.call import AggregateCall, Ordering
 from viewkeep.plan.nodes.aggregate import Aggregate
 from viewkeep.plan.nodes.arrange import Arrange
 from viewkeep.plan.nodes.arrangements import Side, merged, strip, traced
-from viewkeep.plan.nodes.calls import (
-    AGGREGATES,
-    WINDOW_FUNCTIONS,
-    AggregateCall,
-    Frame,
-    Ordering,
-    WindowCall,
-)
+from viewkeep.plan.nodes.calls import WINDOW_FUNCTIONS, Frame, WindowCall
 from viewkeep.plan.nodes.delta import Delta
 from viewkeep.plan.nodes.facts import facts, transferred
 from viewkeep.plan.nodes.filter import Filter, filtered
@@ -56,7 +50,6 @@ from viewkeep.plan.nodes.view import View
 from viewkeep.plan.nodes.window import Window
 
 __all__ = [
-    "AGGREGATES",
     "CARRIED",
     "JOINS",
     "MOST_KEYS",

@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from viewkeep.expr import Expr, Ref
-from viewkeep.ops.aggregates.accumulators import Accumulators
+from viewkeep.ops.aggregates.accumulators import Accumulators, accumulators
+from viewkeep.ops.aggregates.call import AggregateCall
 from viewkeep.plan.conditions import is_small, reads, rewritten_small
-from viewkeep.plan.nodes.accumulators import accumulators
-from viewkeep.plan.nodes.calls import AggregateCall
 from viewkeep.plan.nodes.facts import renamed_facts
 from viewkeep.plan.nodes.node import Change, Node, StatefulNode, TableShape, columns_read
 from viewkeep.plan.nodes.nulls import has_value
 from viewkeep.plan.nodes.parts import KeyPart, Named, named_text
 from viewkeep.types import Column
-
-_COUNTS = ("count_star", "count", "count_distinct")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +76,7 @@ class Aggregate(StatefulNode):
         return made if made is not None and is_small([made]) else None
 
     def never_null(self, below: Sequence[frozenset[str]]) -> Collection[str]:
-        counts = {call.name for call in self.aggregates if call.function in _COUNTS}
+        counts = {call.name for call in self.aggregates if call.entry.is_never_null}
         return counts | {key.name for key in self.keys if has_value(key.expr, below[0])}
 
     def facts(self, below: Sequence[frozenset[Expr]]) -> Iterable[Expr]:

@@ -1,95 +1,13 @@
-"""Calls of aggregate and window functions: values over the rows of a group, or around a row."""
+"""Calls of window functions: values over the rows around a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from viewkeep.errors import Unsupported
-from viewkeep.expr import Expr, Scalar
-from viewkeep.plan.nodes.node import Change
+from viewkeep.expr import Expr
 from viewkeep.plan.nodes.parts import CARRIED
 from viewkeep.types import Column, DataType
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """An expression that rows are ordered by, and its direction."""
-
-    expr: Expr
-    descending: bool = False
-
-
-_MADE_OF_DISTINCT = (
-    "count", "sum", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "bit_xor",
-    "percentile_cont", "percentile_disc", "string_agg", "array_agg",
-)  # fmt: skip
-AGGREGATES = (
-    "count_star", *_MADE_OF_DISTINCT, *(f"{name}_distinct" for name in _MADE_OF_DISTINCT),
-    "min", "max", "min_by", "max_by", "covar_pop", "covar_samp", "corr", "bool_and", "bool_or",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class AggregateCall:
-    """An aggregate function over the rows of a group.
-
-    `function` is one of AGGREGATES. `argument` is None for `count_star` alone. A FILTER clause has
-    become a CASE inside the argument. `by` orders the rows for functions that depend on an order,
-    and holds the further arguments of those that take several; `parameters` are constants such as
-    a separator or a fraction.
-    """
-
-    name: str
-    function: str
-    argument: Expr | None
-    type: DataType
-    by: tuple[Ordering, ...] = ()
-    parameters: tuple[Scalar, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.function not in AGGREGATES:
-            raise ValueError(f"no such aggregate: {self.function}")
-        if (self.argument is None) != (self.function == "count_star"):
-            raise ValueError(f"{self.function} has the wrong number of arguments")
-        if self.function != "count" and any(expr.type.is_array for expr in self.expressions()):
-            raise Unsupported("an ARRAY is not aggregated", hint="Aggregate its elements before")
-
-    @property
-    def column(self) -> Column:
-        return Column(self.name, self.type)
-
-    def expressions(self) -> Iterator[Expr]:
-        """The argument and what the rows are ordered by."""
-        if self.argument is not None:
-            yield self.argument
-        yield from (part.expr for part in self.by)
-
-    def mapped(self, change: Change) -> AggregateCall:
-        """The call with its expressions changed."""
-        argument = None if self.argument is None else change(self.argument)
-        by = tuple(replace(part, expr=change(part.expr)) for part in self.by)
-        return replace(self, argument=argument, by=by)
-
-    @property
-    def line(self) -> str:
-        """The call by its name, and what it computes where the name does not say so."""
-        inside = "*" if self.argument is None else str(self.argument)
-        by = [f"{part.expr}{' desc' if part.descending else ''}" for part in self.by]
-        inside += f" order by {', '.join(by)}" if by else ""
-        inside += "".join(f"; {value!r}" for value in self.parameters)
-        return f"{self.name} = {self.function}({inside})"
-
-    @property
-    def title(self) -> str:
-        """The call as EXPLAIN has it."""
-        if self.argument is None:
-            return "COUNT(*)"
-        function = self.function.removesuffix("_distinct")
-        distinct = "DISTINCT " if function != self.function else ""
-        inside = [str(self.argument), *(str(part) for part in self.parameters)]
-        inside += [f"{part.expr}{' DESC' if part.descending else ''}" for part in self.by]
-        return f"{function.upper()}({distinct}{', '.join(inside)})"
 
 
 @dataclass(frozen=True)

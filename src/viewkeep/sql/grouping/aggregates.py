@@ -15,29 +15,20 @@ from sqlglot import exp
 
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.expr import Call, Expr, Lit, Ref, Scalar, unused
+from viewkeep.ops.aggregates.registry import AGGREGATES, spelt
 from viewkeep.ops.functions import VOID, cast_to
-from viewkeep.ops.functions.coercion import bounded
 from viewkeep.plan.nodes import AggregateCall, Ordering
 from viewkeep.sql.expressions.canonical import fold, make
 from viewkeep.sql.expressions.scalars import Leaf, lower, predicate
 from viewkeep.sql.parse.syntax import text_of
-from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, array
+from viewkeep.types import BIGINT, BOOLEAN, DOUBLE, STRING
 
-_SIMPLE = {
-    "count": "count", "sum": "sum", "avg": "avg", "mean": "avg", "min": "min", "max": "max",
-    "count_if": "count_if", "any_value": "min", "bool_and": "bool_and", "every": "bool_and",
-    "bool_or": "bool_or", "some": "bool_or", "any": "bool_or", "bit_xor": "bit_xor",
-    "stddev": "stddev_samp", "std": "stddev_samp", "stddev_samp": "stddev_samp",
-    "stddev_pop": "stddev_pop", "variance": "var_samp", "var_samp": "var_samp",
-    "var_pop": "var_pop",
-}  # fmt: skip
 _OF_TWO = ("covar_pop", "covar_samp", "corr", "min_by", "max_by")
 _RANKED = ("percentile", "median", "percentile_cont", "percentile_disc")
 JOINED = ("string_agg", "listagg")
 LISTED = ("array_agg", "collect_list", "collect_set")
-TAKEN = (*_SIMPLE, *_OF_TWO, *_RANKED, *JOINED, *LISTED)
+_OTHERS = ("count_if", *_OF_TWO, *_RANKED, *JOINED, *LISTED)
 _WITHIN = ("percentile_cont", "percentile_disc")
-_MOMENTS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
 _BY_ORDER = "Say which row with MIN_BY(x, y) or MAX_BY(x, y), or take ANY_VALUE(x)"
 _EXACT = "Use PERCENTILE, which is exact here"
 _REFUSED: dict[str, str | None] = {
@@ -61,8 +52,13 @@ def is_aggregate(tree: exp.Expr) -> bool:
     if isinstance(tree, exp.Any):  # `a = ANY (...)` is no aggregate
         return isinstance(tree.this, exp.Paren) and not isinstance(tree.parent, exp.Binary)
     return isinstance(tree, exp.Anonymous) and (
-        tree.name.lower() in TAKEN or tree.name.lower() in _REFUSED
+        is_taken(tree.name.lower()) or tree.name.lower() in _REFUSED
     )
+
+
+def is_taken(word: str) -> bool:
+    """Whether an aggregate is called so."""
+    return word in _OTHERS or spelt(word) is not None
 
 
 def has_aggregate(tree: exp.Expr) -> bool:
@@ -124,7 +120,7 @@ def _read(tree: exp.Expr) -> _Written:
             raise Unsupported(f"{name} has two orders", fragment=text_of(tree))
         order = inside if order is None else order
     if name in _REFUSED:
-        hint = _REFUSED[name] or f"Taken are {', '.join(sorted(TAKEN))}"
+        hint = _REFUSED[name] or f"Taken are {', '.join(sorted(_taken()))}"
         raise Unsupported(f"the aggregate {name} is not taken", fragment=text_of(tree), hint=hint)
     if nulls and name != "any_value":
         raise Unsupported(f"{name} has no treatment of NULLs", fragment=text_of(tree))
@@ -140,6 +136,12 @@ def _read(tree: exp.Expr) -> _Written:
         if isinstance(argument, exp.Star) and (name != "count" or distinct or len(arguments) > 1):
             raise Unsupported("* is an argument of COUNT alone", fragment=text_of(tree))
     return _Written(tree, name, tuple(arguments), distinct, order, condition)
+
+
+def _taken() -> Iterator[str]:
+    yield from _OTHERS
+    for function in AGGREGATES.values():
+        yield from function.spellings
 
 
 def given_to(function: exp.Expr) -> tuple[list[exp.Expr], tuple[exp.Expr, ...] | None]:
@@ -175,7 +177,8 @@ class Calls:
             return self._joined(written)
         if written.name in LISTED:
             return self._listed(written)
-        name = _SIMPLE[written.name]
+        entry = spelt(written.name)
+        name = written.name if entry is None else entry.name
         if name == "count" and len(written.arguments) > 1:
             return self._count_of_several(written)
         written.need(*((1, 2) if written.name == "any_value" else (1,)))
@@ -195,7 +198,7 @@ class Calls:
             return self._made("count", None)  # COUNT(1) counts rows
         if value.type == VOID:
             value = Lit(None, STRING if name in ("min", "max", "count") else DOUBLE)
-        return self._made(name, value, written.distinct and name not in ("min", "max"))
+        return self._made(name, value, written.distinct and AGGREGATES[name].takes_distinct)
 
     def _count_of_several(self, written: _Written) -> AggregateCall:
         """COUNT(a, b): rows in which none is NULL, or different such rows."""
@@ -357,8 +360,9 @@ class Calls:
     ) -> AggregateCall:
         if value is None:
             return AggregateCall(self._named("count(*)"), "count_star", None, BIGINT)
-        result = _result(name, value.type)
-        if name in _MOMENTS or (name in ("sum", "avg") and value.type == STRING):
+        entry = AGGREGATES[name]
+        result = entry.result(value.type)
+        if entry.takes_double(value.type):
             value = fold(cast_to(value, DOUBLE))
         words = [str(value), *(f"{p.expr}{' desc' if p.descending else ''}" for p in by)]
         words += [repr(parameter) for parameter in parameters]
@@ -412,27 +416,3 @@ def _beside(value: Expr, other: Expr) -> Expr:
 
 def _when(condition: Expr) -> Expr:
     return make("case", condition, Lit(True, BOOLEAN), Lit(None, VOID))
-
-
-def _result(name: str, given: DataType) -> DataType:
-    if name == "count":
-        return BIGINT
-    if name in ("min", "max", "min_by", "max_by", "string_agg", "bool_and", "bool_or"):
-        return given
-    if name in ("covar_pop", "covar_samp", "corr", "percentile_cont", "percentile_disc"):
-        return DOUBLE
-    if name == "array_agg":
-        return given if given.is_array else array(given)
-    if name == "bit_xor":
-        if not given.is_integer:
-            raise TypeMismatch(f"bit_xor of {given} has no meaning", hint="It takes an integer")
-        return given
-    if given.is_decimal and name not in _MOMENTS:
-        if name == "sum":
-            return bounded(given.precision + 10, given.scale)
-        return bounded(given.precision + 4, given.scale + 4)
-    if given.is_integer and name == "sum":
-        return BIGINT
-    if given.is_numeric or given == STRING:
-        return DOUBLE
-    raise TypeMismatch(f"{name} of {given} has no meaning", hint=f"{name} takes a number")

@@ -45,7 +45,6 @@ MOST_PULLED: Final = 8
 
 A CTE that is joined with itself has each condition twice, four times a level further up.
 """
-_COUNTS = ("count_star", "count", "count_distinct")
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ def _absent(node: Node) -> Iterator[tuple[str, Lit]]:
                 yield out.name, below[out.expr.name]
     elif isinstance(node, Aggregate) and not node.keys:
         for call in node.aggregates:
-            if call.function in _COUNTS:
+            if call.entry.is_never_null:
                 yield call.name, Lit(0, call.type)
             elif call.type.is_array:
                 raise Unsupported(
