@@ -16,6 +16,7 @@ import pytest
 
 import viewkeep
 from viewkeep import errors
+from viewkeep.ops.aggregates.registry import AGGREGATES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -201,3 +202,22 @@ def test_environment_variables_are_documented() -> None:
     assert found
     for name in found:
         assert f"`{name}`" in text, name
+
+
+def test_aggregates_are_documented() -> None:
+    """Each name that SQL has for an aggregate stands in the section on them."""
+    text = (DOCS / "sql.md").read_text().partition("## Aggregates")[2].partition("\n## ")[0]
+    words = set(re.findall(r"[A-Z_]+", text))
+    known = {spelling for function in AGGREGATES.values() for spelling in function.spellings}
+    assert not {spelling.upper() for spelling in known} - words
+
+
+def test_the_tour_is_complete() -> None:
+    """It links to every folder of the package, and to every file of the engine itself."""
+    package = ROOT / "src" / "viewkeep"
+    tour = (DOCS / "tour.md").read_text()
+    wanted = [path.parent for path in package.rglob("__init__.py") if path.parent != package]
+    wanted += [path for path in package.glob("*.py") if path.stem != "__init__"]
+    wanted += [path for path in (package / "engine").glob("*.py") if path.stem != "__init__"]
+    missing = [str(path.relative_to(package)) for path in wanted]
+    assert not [name for name in missing if f"src/viewkeep/{name}" not in tour]

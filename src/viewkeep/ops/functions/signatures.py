@@ -11,7 +11,7 @@ from viewkeep.errors import TypeMismatch
 from viewkeep.expr import Scalar
 from viewkeep.ops.functions.coercion import VOID, accepts
 from viewkeep.ops.functions.function import Constants, Resolve, Signature
-from viewkeep.types import BIGINT, DOUBLE, INT, STRING, DataType
+from viewkeep.types import DOUBLE, STRING, DataType
 
 
 def mismatch(name: str, types: Sequence[DataType], takes: str) -> TypeMismatch:
@@ -43,17 +43,6 @@ def numeric(name: str, result: Callable[[DataType], DataType]) -> Resolve:
         return (type_,), result(type_)
 
     return resolve
-
-
-def integral(name: str, given: DataType) -> DataType:
-    """The integer type for an argument that must be a whole number."""
-    if given.is_integer:
-        return given
-    if given == VOID:
-        return INT
-    if given == STRING or given.is_numeric:
-        return BIGINT
-    raise mismatch(name, [given], "a whole number")
 
 
 def constant_text(name: str, constants: Constants, position: int, what: str) -> str:

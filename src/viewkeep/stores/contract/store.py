@@ -18,11 +18,9 @@ from viewkeep.stores.contract.waiting import Looks
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a store offers beyond the bare contract; the planner reads it, never the class."""
+    """What a store offers beyond the bare contract: callers read this, never the class."""
 
     before_image: bool = True  # log records carry the old row, once, in the row's order
-    ordered_scan: bool = True  # scans return rows in key order
-    atomic_batch: bool = True  # a cut never splits one `write` call
     shared_state: bool = True  # every process reaches every shard of the state
     # A log has every operation on the rows of one part, and part p of the tables has the keys of
     # the shards s with s % parts == p. Then level 0 writes views that are keyed like their table.
