@@ -46,7 +46,7 @@ def run_join(
     """The changes of a join, given those of its sides, each in any number of frames."""
     node = operator.node
     assert isinstance(node, Join)
-    sides = [_Side(port, state) for port in operator.ports]
+    sides = [TableSide(port, state) for port in operator.ports]
     ours, theirs = _Grouped(sides[0], left), _Grouped(sides[1], right)
     if node.shows_right:
         yield from _inner(sides, ours, theirs)
@@ -59,7 +59,7 @@ def join_rows(operator: Operator, state: ShardState, left: pl.DataFrame) -> Iter
     """The rows of a join at the epoch before that belong to some rows of its left side."""
     node = operator.node
     assert isinstance(node, Join)
-    sides = [_Side(port, state) for port in operator.ports]
+    sides = [TableSide(port, state) for port in operator.ports]
     ours = sides[0].grouped(left)
     if node.shows_right:
         yield from sides[1].matched(ours)
@@ -70,7 +70,7 @@ def join_rows(operator: Operator, state: ShardState, left: pl.DataFrame) -> Iter
         yield _widened(node, part) if node.kind == "left" else part
 
 
-class _Side:
+class TableSide:
     """One side: its table as of the epoch before, and how its rows are grouped."""
 
     def __init__(self, port: Port, state: ShardState):
@@ -194,7 +194,7 @@ class _Placed:
 class _Grouped:
     """The changes of one side with the bytes of their group. Frames in a list are made once."""
 
-    def __init__(self, side: _Side, frames: Iterable[pl.DataFrame]):
+    def __init__(self, side: TableSide, frames: Iterable[pl.DataFrame]):
         self._side, self._frames = side, frames
         self._made = list(self._make()) if isinstance(frames, (list, tuple)) else None
 
@@ -205,7 +205,7 @@ class _Grouped:
         return (self._side.grouped(frame) for frame in self._frames if frame.height)
 
 
-def _inner(sides: list[_Side], ours: _Grouped, theirs: _Grouped) -> Iterator[pl.DataFrame]:
+def _inner(sides: list[TableSide], ours: _Grouped, theirs: _Grouped) -> Iterator[pl.DataFrame]:
     for left in ours:
         yield from sides[1].matched(left)
     for right in theirs:
@@ -219,7 +219,7 @@ def _inner(sides: list[_Side], ours: _Grouped, theirs: _Grouped) -> Iterator[pl.
 
 
 def _existence(
-    node: Join, sides: list[_Side], ours: _Grouped, theirs: _Grouped
+    node: Join, sides: list[TableSide], ours: _Grouped, theirs: _Grouped
 ) -> Iterator[pl.DataFrame]:
     """The changes of left rows that have (semi), or have not (left, anti), a partner."""
     wanted = node.kind == "semi"

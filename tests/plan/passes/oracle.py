@@ -20,6 +20,7 @@ from viewkeep.plan.nodes import (
     Node,
     Project,
     Source,
+    Threshold,
     TopK,
     Union,
     Values,
@@ -84,6 +85,10 @@ def _sql(node: Node) -> str:
             return " UNION ALL ".join(f"SELECT * FROM {one}" for one in below)
         case Join():
             return _join(node, below)
+        case Threshold():
+            on = " AND ".join([*map(_match, node.on), _expr(node.predicate)])
+            names = ", ".join(_name(column.name) for column in node.columns)
+            return f"SELECT {names} FROM {below[0]} AS l JOIN {below[1]} AS r ON {on}"
         case Aggregate():
             outputs = [f"{_expr(key.expr)} AS {_name(key.name)}" for key in node.keys]
             outputs += [f"{_call(call)} AS {_name(call.name)}" for call in node.aggregates]

@@ -83,7 +83,7 @@ def test_graph(client: httpx.Client, site: Database) -> None:
             assert sum(table["rows"] for table in node["tables"]) == known.rows
             assert node["rows"] == node["tables"][0]["rows"]
             assert node["shared"] == len(known.users)
-    assert any(node["shared"] == 2 for node in nodes.values() if node["kind"] == "join")
+    assert any(node["shared"] == 2 for node in nodes.values() if node["kind"] == "arrangement")
 
 
 def test_zones_join_what_is_handed_on_in_memory(client: httpx.Client) -> None:

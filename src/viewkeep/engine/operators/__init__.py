@@ -12,9 +12,10 @@ from viewkeep.engine.operators.arrange import ArrangeExecutor
 from viewkeep.engine.operators.delta import DeltaExecutor
 from viewkeep.engine.operators.executor import Executor, Fed, Reader
 from viewkeep.engine.operators.join import JoinExecutor
+from viewkeep.engine.operators.threshold import ThresholdExecutor
 from viewkeep.engine.operators.top_k import TopKExecutor
 from viewkeep.engine.operators.window import WindowExecutor
-from viewkeep.plan.nodes import Aggregate, Arrange, Delta, Join, TopK, Window
+from viewkeep.plan.nodes import Aggregate, Arrange, Delta, Join, Threshold, TopK, Window
 from viewkeep.plan.program import Program
 
 EXECUTORS: dict[type, type[Executor[Any, Any]]] = {
@@ -22,6 +23,7 @@ EXECUTORS: dict[type, type[Executor[Any, Any]]] = {
     Arrange: ArrangeExecutor,
     Aggregate: AggregateExecutor,
     Join: JoinExecutor,
+    Threshold: ThresholdExecutor,
     TopK: TopKExecutor,
     Window: WindowExecutor,
 }

@@ -83,6 +83,15 @@ class ArrangementSide:
         for batch in state.find(self.table, prefixes, limits):
             yield batch.places, batch.keys, batch.rows
 
+    def between(self, state: ShardState, start: bytes, stop: bytes) -> Rows:
+        """The rows in a range of keys, each once."""
+        chunk = state.scan(self.table, start=start, stop=stop, limit=MOST_ROWS)
+        if chunk.more:
+            raise TooMany
+        unpack, steps = self._unpack, self._steps
+        rows = [(key, unpack(row), 1) for key, row in zip(chunk.keys, chunk.rows, strict=True)]
+        return list(steps.call(rows)) if steps else rows
+
     def present(
         self, state: ShardState, groups: Sequence[bytes], changes: dict[bytes, Rows]
     ) -> tuple[set[bytes], set[bytes]]:

@@ -44,6 +44,7 @@ from viewkeep.plan.nodes.project import (
     projected,
     renamed,
 )
+from viewkeep.plan.nodes.threshold import Threshold
 from viewkeep.plan.nodes.top_k import TopK
 from viewkeep.plan.nodes.union import Union, united
 from viewkeep.plan.nodes.view import View
@@ -79,6 +80,7 @@ __all__ = [
     "StatefulNode",
     "StepNode",
     "TableShape",
+    "Threshold",
     "TopK",
     "Union",
     "Values",

@@ -100,6 +100,23 @@ def merged(side: Node, exprs: Sequence[Expr]) -> list[int] | None:
     return [columns.index(name) for name in below.row_key]
 
 
+def threshold_sides(
+    rows: Node, bounds: Node, on: Sequence[Match], column: str
+) -> tuple[Side, Side]:
+    """Both inputs of a Threshold, grouped by what is matched; within a group rows by a column."""
+    ours, theirs = join_sides("semi", rows, bounds, on)
+    read = [match.left for match in on if not match.null_safe]
+    compared = next(Ref(c.name, c.type) for c in rows.columns if c.name == column)
+    key = dict.fromkeys((*ours.group, column, *rows.row_key))
+    node = Arrange(
+        _without_nulls(rows, [*read, compared]),
+        tuple(KeyPart(name) for name in key),
+        tuple(sorted(c.name for c in rows.columns)),
+        len(ours.group),
+    )
+    return Side(node, (), ours.group), theirs
+
+
 def _as_it_is(side: Node, exprs: Sequence[Expr], dropped: Sequence[Expr]) -> Side:
     """A side whose Aggregate is grouped by the matches."""
     filtered = _without_nulls(side, dropped)

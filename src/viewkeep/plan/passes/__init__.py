@@ -14,6 +14,7 @@ from viewkeep import interrupts
 from viewkeep.plan.nodes import Node
 from viewkeep.plan.passes.aggregate_first import aggregate_first
 from viewkeep.plan.passes.compute_matches import compute_matches
+from viewkeep.plan.passes.find_thresholds import find_thresholds
 from viewkeep.plan.passes.fragments import cut
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.merge_projects import merge_projects
@@ -32,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     prune_columns,
     merge_projects,
     compute_matches,
+    find_thresholds,
     aggregate_first,
 )
 
