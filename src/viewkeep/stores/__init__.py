@@ -29,6 +29,7 @@ register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defi
 _BUILT_IN = {
     "apart": "viewkeep.stores.apart:ApartStore",
     "awkward": "viewkeep.testing.awkward:AwkwardStore",
+    "bundle": "viewkeep.stores.bundle:Bundle",
     "lmdb": "viewkeep.stores.lmdb:LmdbStore",
 }
 
