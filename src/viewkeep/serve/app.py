@@ -54,10 +54,10 @@ def create_app(service: Service) -> FastAPI:
     app.router.route_class = ExactRoute
     app.state.service = service
     add_handlers(app)
-    links = feed_links(service)
-    feeds.link_routes(app, links)
     for part in (reading, writing, statements, feeds, catalog, health):
         part.routes(app, service)
+    links = feed_links(service)
+    feeds.link_routes(app, links)
     # The last one added is the outermost.
     app.add_middleware(Attended)
     app.add_middleware(PointReads, routes=app, service=service)

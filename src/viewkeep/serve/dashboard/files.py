@@ -24,7 +24,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-PAGE = "index.html"
+PAGE, DOCS = "index.html", "docs.html"  # at / and at /docs
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from viewkeep import __version__
 from viewkeep.database import Database
 from viewkeep.errors import UnknownName
-from viewkeep.serve.dashboard.files import HEADERS, PAGE, File, web_files
+from viewkeep.serve.dashboard.files import DOCS, HEADERS, PAGE, File, web_files
 from viewkeep.serve.dashboard.graph import MOST_NODES, figures_of, graph_of
 from viewkeep.serve.dashboard.rows import MOST_ROWS, read_rows, sample_rows, table_of
 from viewkeep.serve.dashboard.samples import Samples
@@ -62,6 +62,10 @@ def _add_files(made: APIRouter, files: dict[str, File]) -> None:
     @made.get("/")
     async def page(request: Request) -> Response:
         return _file(files[PAGE], request)
+
+    @made.get("/docs")
+    async def docs(request: Request) -> Response:
+        return _file(files[DOCS], request)
 
     @made.get("/web/{name}")
     async def file(name: str, request: Request) -> Response:
