@@ -154,7 +154,8 @@ def test_samples_and_epochs(client: httpx.Client, site: Database, catch_up: Catc
     figures = next(data for name, data in stream if name == "figures")
     scores = site.catalog.current().program.placements["story_scores"].table
     owner = next(op for op in site.catalog.current().program.operators if scores in op.tables)
-    rows, size, rate = figures[owner.id]
+    rows, size, rate, cost = figures[owner.id]
+    assert 0 < cost <= 1
     assert rows >= 12
     assert size > 0
     assert rate > 0

@@ -11,6 +11,7 @@ from heapq import nlargest
 from typing import Any
 
 from viewkeep.database import Database
+from viewkeep.engine.costs import read_costs
 from viewkeep.plan.explain import title
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator, Placement, Program, StateTable, producer_id
@@ -42,7 +43,7 @@ def graph_of(
     constants = _constants(operators)
     zones = _zones(operators)
     results = _results(program)
-    short = Titles(program).short
+    short, costs = Titles(program).short, _shares(db, program)
     nodes = [_table_node(source, program, users) for source in sources]
     if view is None:  # a table that no view reads is still a table
         read = {source.table for source in sources}
@@ -56,6 +57,7 @@ def graph_of(
             zones[operator.id],
             sizes,
             rates.get(operator.id),
+            costs.get(operator.id),
             users.get(operator.id, ()),
             results.get(operator.id, ()),
         )
@@ -73,8 +75,8 @@ def graph_of(
 
 
 def figures_of(db: Database, rates: Mapping[str, float | None]) -> dict[str, list[float | None]]:
-    """Rows, bytes and rows a second of each operator with state, of very many the largest."""
-    sizes = db.store.sizes()
+    """Rows, bytes, rows a second and cost of operators with state, of very many the largest."""
+    sizes, costs = db.store.sizes(), _shares(db, db.catalog.current().program)
     held = [operator for operator in db.catalog.current().program.operators if operator.tables]
     if len(held) > _MOST_FIGURES:
         held = nlargest(_MOST_FIGURES, held, key=lambda operator: size_of(operator, sizes).bytes)
@@ -83,9 +85,18 @@ def figures_of(db: Database, rates: Mapping[str, float | None]) -> dict[str, lis
             rows_of(operator, sizes),
             size_of(operator, sizes).bytes,
             rates.get(operator.id),
+            costs.get(operator.id),
         ]
         for operator in held
     }
+
+
+def _shares(db: Database, program: Program) -> dict[str, float]:
+    """Each operator's share of the processor time of all that are in the plan."""
+    spent = read_costs(db.store).operators
+    here = {op.id: spent[op.id][0] for op in program.operators if op.id in spent}
+    whole = sum(here.values())
+    return {name: seconds / whole for name, seconds in here.items()} if whole else {}
 
 
 def _chosen(program: Program, names: Iterable[str], limit: int) -> tuple[set[str], int]:
@@ -178,6 +189,7 @@ def _table_node(
         "rows": None,
         "bytes": None,
         "rate": None,
+        "cost": None,
         "users": standing[:_MOST_USERS],
         "shared": len(standing),
         "results": [],
@@ -197,6 +209,7 @@ def _values_node(values: Values) -> dict[str, Any]:
         "rows": len(values.rows),
         "bytes": None,
         "rate": None,
+        "cost": None,
         "users": [],
         "shared": 0,
         "results": [],
@@ -210,6 +223,7 @@ def _operator_node(
     zone: str,
     sizes: Sizes,
     rate: float | None,
+    cost: float | None,
     users: Collection[str],
     results: Collection[str],
 ) -> dict[str, Any]:
@@ -227,6 +241,7 @@ def _operator_node(
         "rows": rows_of(operator, sizes) if operator.tables else None,
         "bytes": size.bytes if operator.tables else None,
         "rate": rate,
+        "cost": cost,
         "users": named[:_MOST_USERS],
         "shared": len(named),
         "results": list(results),

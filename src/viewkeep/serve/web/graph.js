@@ -2,7 +2,7 @@
 // Dragging moves it, Ctrl and the wheel (or + and −) zoom; the wheel alone scrolls the page.
 
 import { draw } from "./dom.js";
-import { count, plural, rate, size } from "./format.js";
+import { count, percent, plural, rate, size } from "./format.js";
 import { KINDS, deed } from "./kinds.js";
 import { isReader, place } from "./placing.js";
 
@@ -57,10 +57,10 @@ export class Graph {
   // New figures for the nodes that are drawn.
   update(figures) {
     if (!this.placed) return;
-    for (const [id, [rows, bytes, rowsPerSecond]] of Object.entries(figures)) {
+    for (const [id, [rows, bytes, rowsPerSecond, cost]] of Object.entries(figures)) {
       const node = this.byId.get(id);
       if (!node) continue;
-      Object.assign(node, { rows, bytes, rate: rowsPerSecond });
+      Object.assign(node, { rows, bytes, rate: rowsPerSecond, cost });
     }
     this.largest = Math.max(1, ...this.placed.nodes.map((node) => node.bytes || 0));
     for (const node of this.placed.nodes) this.drawFigures(node, this.groups.get(node.id));
@@ -138,6 +138,7 @@ export class Graph {
 
   drawFigures(node, group) {
     group.setAttribute("aria-label", label(node));
+    group.setAttribute("data-cost", node.cost >= 0.3 ? "high" : node.cost >= 0.1 ? "some" : "low");
     if (isReader(node)) return;
     const [sizeText, rateText, share] = [".size", ".rate", ".share"].map((s) => group.querySelector(s));
     const held = node.bytes !== null;
@@ -313,6 +314,7 @@ export function label(node) {
   if (node.kind !== "table") parts.push(`level ${node.level}`);
   if (node.bytes !== null) parts.push(plural(node.rows, "row"), size(node.bytes));
   if (node.rate) parts.push(`${rate(node.rate)} rows a second`);
+  if (node.cost >= 0.01) parts.push(`${percent(node.cost)} of the processor time`);
   if (node.shared > 1) parts.push(`shared by ${count(node.shared)} views`);
   return parts.join(", ");
 }

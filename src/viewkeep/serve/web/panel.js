@@ -2,7 +2,7 @@
 
 import { query } from "./api.js";
 import { byId, make, table } from "./dom.js";
-import { count, plural, rate, size } from "./format.js";
+import { count, percent, plural, rate, size } from "./format.js";
 import { KINDS } from "./kinds.js";
 import { colored } from "./sqltext.js";
 
@@ -90,6 +90,7 @@ function facts(node) {
   }
   if (node.bytes !== null) {
     pairs.push(["holds", `${plural(node.rows, "row")}, ${size(node.bytes)}`]);
+    if (node.cost !== null) pairs.push(["cost", `${percent(node.cost)} of the processor time`]);
     pairs.push(["changes", node.rate === null ? "not known yet" : `${rate(node.rate)} rows/s`]);
   }
   return make("dl", {}, ...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));

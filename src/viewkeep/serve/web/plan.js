@@ -2,7 +2,7 @@
 
 import { Refused, query } from "./api.js";
 import { byId, draw, make, table } from "./dom.js";
-import { count, plural, rate, size } from "./format.js";
+import { count, percent, plural, rate, size } from "./format.js";
 import { Graph } from "./graph.js";
 import { KINDS } from "./kinds.js";
 import { Panel } from "./panel.js";
@@ -43,6 +43,8 @@ export class Plan {
       make("li", {}, line(false), "within a zone"),
       make("li", {}, line(true), "re-distributed"),
       make("li", {}, "×2: shared by two views"),
+      make("li", {}, make("span", { class: "swatch some" }), "10 % of the processor time"),
+      make("li", {}, make("span", { class: "swatch high" }), "30 % or more"),
     );
   }
 
@@ -112,12 +114,13 @@ export class Plan {
     const host = byId("plan-table");
     // Drawn anew only when nothing in it has the focus: that would be lost.
     if (host.hidden || !this.graph.placed || host.contains(document.activeElement)) return;
-    const columns = ["node", "kind", "level", "zone", "rows", "size", "rows/s", "views"]
-      .map((name, at) => ({ name, number: [2, 4, 5, 6, 7].includes(at) }));
+    const columns = ["node", "kind", "level", "zone", "rows", "size", "rows/s", "cost", "views"]
+      .map((name, at) => ({ name, number: [2, 4, 5, 6, 7, 8].includes(at) }));
     const rows = this.graph.placed.nodes.map((node) => [
       make("button", { type: "button", class: "link", onclick: () => { this.graph.choose(node.id); this.panel.open(node); } }, node.title),
       KINDS[node.kind].name, String(node.level), node.columns.join(", ") || "–",
-      count(node.rows), node.bytes === null ? "–" : size(node.bytes), rate(node.rate), count(node.shared),
+      count(node.rows), node.bytes === null ? "–" : size(node.bytes), rate(node.rate),
+      node.cost === null ? "–" : percent(node.cost), count(node.shared),
     ]);
     host.replaceChildren(table("Nodes of the plan", columns, rows, { heads: true }));
   }
