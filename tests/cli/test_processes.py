@@ -56,6 +56,31 @@ def test_run_until_told(tmp_path: Path) -> None:
         assert db.status().driver is None
 
 
+def test_run_is_told_with_all_its_children(tmp_path: Path) -> None:
+    """As systemd and terminals do it: the JVM and the workers get the signal too."""
+    url = str(tmp_path / "a.vk")
+    with viewkeep.open(url, durability="relaxed") as db:
+        db.sql("CREATE TABLE t (k INT PRIMARY KEY); CREATE VIEW total AS SELECT COUNT(*) n FROM t")
+        command = [sys.executable, "-c", "from viewkeep.cli import main; main()", "run", url]
+        with subprocess.Popen(
+            [*command, "--master", "local[1]"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                db.put("t", {"k": 1})
+                db.wait(timeout=120)
+                os.killpg(process.pid, signal.SIGTERM)
+                output, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+    assert process.returncode == 0, errors
+    assert "Traceback" not in output + errors
+    assert "published epoch" in output
+
+
 def test_serve_outlives_its_spark(tmp_path: Path) -> None:
     """A server with a pipeline whose JVM is killed: reads go on, and a new pipeline starts."""
     url = str(tmp_path / "a.vk")

@@ -12,8 +12,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from socketserver import BaseServer
 
 from pyspark import SparkContext
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.sql import SparkSession
 
 from viewkeep.errors import PipelineError
@@ -137,11 +139,19 @@ def _forget_ended() -> None:
 def _start(master: str | None, settings: dict[str, str] | None) -> SparkSession:
     conf = configuration(master, settings)
     ensure(conf)
+    for kind in (AccumulatorTCPServer, AccumulatorUnixServer):
+        kind.handle_error = _server_error  # type: ignore[method-assign,assignment]
     with _own_interrupts():
         made = SparkSession(SparkContext.getOrCreate(conf))
     # Workers start while the caller goes on; its first job would wait for them a second or two.
     threading.Thread(target=_start_workers, args=(made,), daemon=True).start()
     return made
+
+
+def _server_error(server: BaseServer, request: object, address: object) -> None:
+    """Say nothing where the JVM has ended first, as when both are told to end: no error is lost."""
+    if not isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+        BaseServer.handle_error(server, request, address)  # type: ignore[arg-type]
 
 
 def _start_workers(spark: SparkSession) -> None:
