@@ -63,7 +63,7 @@ GROUPS = {"a": ["g", "k", "id"], "b": ["k", "f", "part"], "c": ["h", "b"]}
 ON = {
     ("a", "b"): ["a.id = b.a", "a.k = b.k", "a.k = b.k AND a.x = b.y", "a.id = b.a AND a.w < b.k"],
     ("b", "c"): ["b.k = c.k", "b.id = c.b", "b.y = c.z"],
-    ("a", "c"): ["a.k = c.b", "a.w = c.k"],
+    ("a", "c"): ["a.k = c.b", "a.w = c.k", "a.x < c.z", "TRUE"],
 }
 KINDS = ["JOIN"] * 4 + ["LEFT JOIN"] * 3 + ["RIGHT JOIN", "FULL JOIN"]
 

@@ -70,6 +70,9 @@ FROM = {
     "left": "l left join r on l.k = r.k",
     "right": "l right join r on l.k = r.k",
     "full": "l full join r on l.k = r.k",
+    "cross": "l cross join r",
+    "left cross": "l left join r on true",
+    "compared": "l join r on l.x > r.x",
     "filtered": "l join r on l.k = r.k where l.f",
     "null_safe": "l join r on l.k <=> r.k",
 }
@@ -84,9 +87,10 @@ def queries() -> Iterator[str]:
         for i, call in enumerate(CALLS):  # alone, a call may group what others do not
             yield _text([by, f"{call} as c{i}"] if by else [call], source, by)
     for word in ("exists", "not exists"):
-        source = f"l where {word} (select 1 from r where l.k = r.k)"
-        for by in ("", "k"):
-            yield _text([by, *LEFT_ALONE] if by else LEFT_ALONE, source, by)
+        for matched in (" where l.k = r.k", ""):
+            source = f"l where {word} (select 1 from r{matched})"
+            for by in ("", "k"):
+                yield _text([by, *LEFT_ALONE] if by else LEFT_ALONE, source, by)
 
 
 def _text(items: list[str], source: str, by: str) -> str:

@@ -31,6 +31,7 @@ from viewkeep.plan.nodes import (
     filtered,
     names,
     never_null,
+    nodes,
     over,
     projected,
     sources,
@@ -67,15 +68,31 @@ def aggregate_first(node: Node, goal: Goal) -> Node:
     """Same rows, same columns: what an Aggregate over a join stands on is grouped before."""
     if goal.aggregate_first is False:
         return node
-    return _changed(node, goal.aggregate_first is True)
+    always = goal.aggregate_first is True
+    return _changed(node, always, frozenset() if always else frozenset(_read_otherwise(node)))
 
 
-def _changed(node: Node, always: bool) -> Node:
+def _changed(node: Node, always: bool, kept: frozenset[str]) -> Node:
+    """`kept` are joins that stay whatever is done here, so that reading them costs no state."""
     if isinstance(node, Arrange):
         return node
-    if isinstance(node, Aggregate):
+    if isinstance(node, Aggregate) and strip(node.input)[0].id not in kept:
         node = _rewritten(node, always) or node
-    return over(node, tuple(_changed(below, always) for below in node.inputs))
+    return over(node, tuple(_changed(below, always, kept) for below in node.inputs))
+
+
+def _read_otherwise(root: Node) -> set[str]:
+    """The ids of joins that others than Aggregates read, or Aggregates with no side to group."""
+    every = [node for node in nodes([root]) if strip(node)[0] is node]
+    kept, grouped = set[str](), set[str]()
+    for node in every:
+        if isinstance(node, Aggregate):
+            plain = _rewritten(node, False) is None
+            (kept if plain else grouped).add(strip(node.input)[0].id)
+    for node in every:
+        if not isinstance(node, Aggregate) and node.id not in grouped - kept:
+            kept |= {strip(below)[0].id for below in node.inputs}
+    return kept
 
 
 def _rewritten(node: Aggregate, always: bool) -> Node | None:
@@ -247,8 +264,12 @@ class _Side:
         if not self.grouped:
             return self.node
         keys = sorted((Named(name, expr) for expr, name in self.keys.items()), key=_name)
-        calls = sorted(self.calls.values(), key=_name)
-        return Aggregate(self.node, tuple(keys), tuple(calls))
+        if keys:
+            return Aggregate(self.node, tuple(keys), tuple(sorted(self.calls.values(), key=_name)))
+        # One group, which must not be there where there are no rows.
+        some = Call("gt", (self.call("count_star", None), Lit(0, BIGINT)), BOOLEAN)
+        calls = tuple(sorted(self.calls.values(), key=_name))
+        return filtered(Aggregate(self.node, (), calls), [some])
 
 
 def _name(one: Named | AggregateCall) -> str:
@@ -313,7 +334,7 @@ class _Rewriting:
             tables = dict.fromkeys(source.table for source in sources(side.node))
             label = ", ".join(tables) or "values"
             if isinstance(below, Aggregate):
-                grouped.append(f"{label} by {', '.join(below.row_key)}")
+                grouped.append(f"{label} by {', '.join(below.row_key) or 'nothing'}")
             else:
                 others.append(f"not {label}: {'a hint' if side.grouped else side.reason}")
         return [*grouped, *others]
@@ -331,8 +352,6 @@ class _Rewriting:
             if needed is None or (not always and not needed <= keys):
                 return None, f"{call.name} is of its rows"
             keys |= needed
-        if not keys:
-            return None, "it is not matched"
         if _unique(side.node, keys):
             return None, "each group would be a row"
         if any(expr.type.is_array for expr in keys):
