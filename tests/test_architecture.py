@@ -265,3 +265,14 @@ def f(node):
 """
     assert len(kinds_told_apart(ast.parse(ladder))) == 3
     assert not kinds_told_apart(ast.parse("isinstance(tree, exp.Window)"))
+
+
+def test_the_dashboard_draws_every_operator() -> None:
+    signs = (SOURCE / "serve" / "web" / "kinds.js").read_text()
+    readers = (SOURCE / "serve" / "web" / "placing.js").read_text()
+    for name in NODES:
+        node = vars(nodes)[name]
+        if issubclass(node, nodes.OperatorNode):
+            assert f"  {name.lower().replace('arrange', 'arrangement')}: " in signs
+        if issubclass(node, nodes.ReaderNode):
+            assert f'"{name.lower()}"' in readers

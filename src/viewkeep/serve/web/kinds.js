@@ -2,6 +2,7 @@
 
 export const KINDS = {
   table: { sign: "Δ", name: "Base table" },
+  delta: { sign: "Δ", name: "Cells" },
   values: { sign: "=", name: "Values" },
   view: { sign: "▤", name: "Index" },
   arrangement: { sign: "▥", name: "Arrangement" },
@@ -9,6 +10,7 @@ export const KINDS = {
   join: { sign: "⋈", name: "Join" },
   topk: { sign: "⊤", name: "Top rows" },
   window: { sign: "⊞", name: "Window" },
+  threshold: { sign: "≷", name: "Threshold" },
 };
 
 // What a node does, without the sign and the word that stand beside it anyway.

@@ -11,7 +11,7 @@ const SWEEPS = 8;
 const ROWS = 12; // nodes of a zone that stand in one column, in a plan of usual size
 
 
-export const isReader = (node) => ["join", "topk", "window"].includes(node.kind);
+export const isReader = (node) => ["join", "topk", "window", "threshold"].includes(node.kind);
 
 export function place(graph) {
   const nodes = new Map(graph.nodes.map((node) =>
