@@ -201,7 +201,7 @@ class Round:
         before = self.world.disk.faults
         begun = _Pending(intent.number, table, changes, may_be_done=True)
         try:
-            ends = store.inner.tables.write(writes)
+            cut = store.inner.tables.write(writes)
         except (Death, PowerLoss):
             self.pending.append(begun)
             raise
@@ -215,8 +215,8 @@ class Round:
                 if not isinstance(error, (StoreFull, OutcomeUnknown)):
                     raise Finding(f"a full disk is {type(error).__name__}: {error}") from error
             raise
-        self.model.commit(intent.number, table, changes, ends)
-        return ends
+        self.model.commit(intent.number, table, changes, cut.positions)
+        return cut
 
     def settle(self) -> None:
         """Find out whether the writes that were under way are there: whole, or not at all."""
