@@ -19,6 +19,7 @@ from ..slt import test_slt as slt
 from ..tpch import test_tpch as tpch
 from .logs import WORST, awkward_logs
 
+DELIVERED = "logs=3,lose=30,rivals=20"
 SAMPLE = 25  # of so many cases one runs by default
 RATES = {**crashes.RATES, "log.cells": 0.03, "tables.scan_cells": 0.05, "log.settled": 0.01}
 
@@ -34,10 +35,11 @@ def test_some_cases() -> None:
         chosen = [case for case in slt.CASES[::SAMPLE] if case.file == file]
         if chosen:
             run_cases(chosen, WORST)
+            run_cases(chosen[:1], DELIVERED)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [WORST, f"{WORST},ties=value", "twice=100,window=5"])
+@pytest.mark.parametrize("options", [WORST, f"{WORST},ties=value", "twice=100,window=5", DELIVERED])
 @pytest.mark.parametrize("file", slt.FILES, ids=[file.stem for file in slt.FILES])
 def test_all_cases(file: Path, options: str) -> None:
     run_cases([case for case in slt.CASES if case.file == file], options)
@@ -68,8 +70,9 @@ def thinned(data: Path) -> Path:
 
 
 @pytest.mark.long
-def test_tpch_at_a_larger_scale(folder: Path) -> None:
-    with awkward_logs():
+@pytest.mark.parametrize("options", [WORST, DELIVERED])
+def test_tpch_at_a_larger_scale(folder: Path, options: str) -> None:
+    with awkward_logs(options):
         tpch.run(folder, scale=0.01, batches=4, size=600)
 
 
@@ -133,6 +136,7 @@ def test_a_driver_that_wakes_up_late(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.long
-def test_random_queries(folder: Path) -> None:
-    with awkward_logs():
+@pytest.mark.parametrize("options", [WORST, DELIVERED])
+def test_random_queries(folder: Path, options: str) -> None:
+    with awkward_logs(options):
         queries.run(folder, 60.0, 2_000_000)

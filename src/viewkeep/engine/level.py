@@ -18,7 +18,7 @@ from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine import amounts
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
-from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below
+from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below, purging
 from viewkeep.engine.cells.loading import load_cells
 from viewkeep.engine.cells.travel import CellBox, frames_of
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows
@@ -166,6 +166,7 @@ def run_level(
         here = (*program.at_level(0), *here)  # whose rows come from logs that were cut
     targets = {operator.id for operator in here}
     busy = program.unasked | {p for feed in epoch.loading if (p := program.producer_of(feed))}
+    busy |= {operator.id for operator in purging(store, epoch, program)}
     progress = Progress()
     rows_in = written = 0
     below, views = purge_below(store, epoch.cut), view_tables(store, program)

@@ -9,7 +9,7 @@ from viewkeep.cells import CellOperation
 from viewkeep.engine.cells.travel import CellBox
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.plan.nodes import CellSource
-from viewkeep.plan.program import Program
+from viewkeep.plan.program import Operator, Program
 from viewkeep.stores.contract import Cut, LogSplit, Store
 
 _HELD: Final = 100_000  # operations of a box that is sent on, as amounts
@@ -25,6 +25,13 @@ def purge_below(store: Store, cut: Cut) -> int | None:
     rules = store.capabilities.cells
     settled = None if rules is None else store.log.settled(cut)
     return None if rules is None or settled is None else settled - rules.grace
+
+
+def purging(store: Store, epoch: OpenEpoch, program: Program) -> Iterator[Operator]:
+    """The DELTAs that purge on every shard: all, if the watermark has risen in this epoch."""
+    if purge_below(store, epoch.cut) != purge_below(store, epoch.start):
+        for number in cell_sources(program):
+            yield from (operator for operator, _ in program.consumers(f"table:{number}"))
 
 
 def cell_boxes(

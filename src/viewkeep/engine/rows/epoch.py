@@ -16,7 +16,7 @@ from typing import Any
 from viewkeep.codec.key_order import hash_key
 from viewkeep.engine.amounts import TOGETHER, amount_of
 from viewkeep.engine.blame import Announce, Blame
-from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below
+from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below, purging
 from viewkeep.engine.cells.travel import spread
 from viewkeep.engine.epochs import OpenEpoch
 from viewkeep.engine.log_splits import even_splits
@@ -131,13 +131,22 @@ class _Run:
                     self.inputs[operator.level][shard][operator.id].append(part)
 
     def _wake(self) -> None:
-        """An Aggregate without keys has a row without any input: see that it is there."""
+        """Have operators run that have something to do without any input.
+
+        An Aggregate without keys has a row: see that it is there. A DELTA purges.
+        """
         for name in self.program.unasked:
             executor = self.lane.executor(name)
             shard = hash_key(b"") % self.shards
             table = executor.operator.rows_table
             if self.state(shard).lookup(table, [b""]) == [None]:
                 self.inputs[executor.operator.level][shard][name].append(executor.new_box())
+
+        for operator in purging(self.store, self.epoch, self.program):
+            for shard in range(self.shards):
+                boxes = self.inputs[operator.level][shard][operator.id]
+                if not boxes:
+                    boxes.append(self.lane.executor(operator.id).new_box())
 
     def _run_shard(self, level: int, shard: int) -> None:
         """The operators of a level that have input on a shard, producers first."""
