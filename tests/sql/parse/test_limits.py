@@ -95,10 +95,12 @@ def test_the_limit_is_named() -> None:
     statement(SHAPES["parentheses"](MOST_NESTED))
 
 
-@pytest.mark.parametrize("joined", [" JOIN t t{0} ON t{0}.id = t0.id", ", t t{0}"])
+@pytest.mark.parametrize(
+    "joined", [" JOIN t t{0} ON t{0}.id = t0.id", ", t t{0}", " FULL JOIN t t{0} USING (id)"]
+)
 def test_relations_of_one_from_are_bounded(joined: str) -> None:
     def text(relations: int) -> str:
-        return "SELECT t0.id FROM t t0" + "".join(map(joined.format, range(1, relations)))
+        return "SELECT 1 AS one FROM t t0" + "".join(map(joined.format, range(1, relations)))
 
     with pytest.raises(SqlSyntaxError, match="more than 64 relations"):
         statement(text(MOST_JOINED + 1))

@@ -23,7 +23,7 @@ MOST_OPERATORS: Final = 20_000
 MOST_SETS: Final = 2_000
 """UNION, INTERSECT and EXCEPT in one statement."""
 MOST_JOINED: Final = 64
-"""Relations in one inner join: choosing their order takes the fourth power of their number."""
+"""Relations in one inner or full join: planning takes up to the fourth power of their number."""
 MOST_CALLS: Final = 10_000
 """Operators and functions in one expression, those of derived tables put in."""
 _MOST_TREE = 160  # levels of a syntax tree: a nested subquery has five
@@ -97,10 +97,10 @@ def too_nested() -> SqlSyntaxError:
 
 
 def check_joined(relations: int) -> None:
-    """Refuse an inner join of too many relations."""
+    """Refuse an inner or full join of too many relations."""
     if relations > MOST_JOINED:
         raise SqlSyntaxError(
-            f"an inner join has more than {MOST_JOINED} relations",
+            f"a join has more than {MOST_JOINED} relations",
             hint="Join some of them in a view of their own",
         )
 

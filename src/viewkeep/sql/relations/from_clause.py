@@ -131,8 +131,9 @@ class From:
             relations, shown = left.relations, left.shown
         else:
             shown = _shown(kind, left, right, pairs)
+        if kind in ("inner", "full"):
+            check_joined(len(both.units) if kind == "inner" else len(relations))
         if kind == "inner":
-            check_joined(len(both.units))
             conditions = (*left.conditions, *right.conditions, *parts)
             return Pool(both.units, conditions, relations, shown)
         one, other = left.where(()), right.where(())
