@@ -153,14 +153,19 @@ def test_values_fit_their_columns_exactly(db: viewkeep.Database) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, n BIGINT, d DECIMAL(10, 2))")
     db.put("t", pl.DataFrame({"id": [1], "n": [3.0], "d": [7]}))
     db.put("t", {"id": 2, "n": 3, "d": Decimal("7.25")})
-    for wrong in ({"n": 3.5}, {"d": 7.25}, {"d": Decimal("7.255")}, {"n": "3"}):
+    db.put("t", {"id": 5, "d": 2.5})
+    for wrong in ({"n": 3.5}, {"d": 0.1}, {"d": Decimal("7.255")}, {"n": "3"}):
         with pytest.raises(InvalidRow):
             db.put("t", [{"id": 3, "n": 1}, {"id": 4, **wrong}])
         with pytest.raises(InvalidRow):
             db.put(
                 "t", pl.DataFrame({"id": [4], **{name: [value] for name, value in wrong.items()}})
             )
-    assert db.scan("t").tuples() == [(1, 3, Decimal("7.00")), (2, 3, Decimal("7.25"))]
+    assert db.scan("t").tuples() == [
+        (1, 3, Decimal("7.00")),
+        (2, 3, Decimal("7.25")),
+        (5, None, Decimal("2.50")),
+    ]
 
 
 def test_views_are_created_all_or_none(db: viewkeep.Database) -> None:
