@@ -2,9 +2,10 @@
 
     spark.read.format("viewkeep").option("url", url).option("table", "votes").load()
     frame.write.format("viewkeep").option("url", url).option("table", "votes").mode("append").save()
+    spark.readStream.format("viewkeep").option("url", url).option("view", "scores").load()
 
 Law: a DataFrame reads one epoch, however often it is evaluated; the epoch is pinned when the
-DataFrame is made. Writing is in `sink`.
+DataFrame is made, and `epoch_of` tells it. Writing is in `sink`, following a view in `changes`.
 
 Spark 4.3 tells a Python source which filters apply but not which columns are wanted, so columns are
 chosen by the option `columns` or by giving `.schema(...)`.
@@ -23,19 +24,21 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     Filter,
     InputPartition,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from viewkeep.access.reads import view_failed
 from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
-from viewkeep.errors import CatalogError, EpochGone, NotReady, UnknownName
+from viewkeep.errors import CatalogError, EpochGone, InvalidReadPoint, NotReady, UnknownName
 from viewkeep.plan.nodes import CellSource
 from viewkeep.plan.program import Placement
+from viewkeep.spark.changes import BEGINNING, KEEP_SECONDS, FollowedView, ViewChanges
 from viewkeep.spark.convert import arrow_batches, spark_schema
 from viewkeep.spark.pushdown import KeyRange, key_range
 from viewkeep.spark.registration import register_source
@@ -47,6 +50,7 @@ from viewkeep.types import Column
 
 FORMAT = "viewkeep"
 PIN_SECONDS = 600.0
+_EPOCH_KEY = "viewkeep.epoch"  # in the metadata of each column
 
 
 def register(spark: SparkSession) -> None:
@@ -76,6 +80,22 @@ def read(
     return reader.load()
 
 
+def epoch_of(frame: DataFrame) -> int | None:
+    """The epoch that a DataFrame of this source stands at, which its columns say.
+
+    None if no column says one: it reads the newest rows, its schema was given, or it was not read
+    from here. An error if it was made of DataFrames at different epochs.
+    """
+    fields = frame.schema.fields
+    found = {f.metadata[_EPOCH_KEY] for f in fields if _EPOCH_KEY in (f.metadata or {})}
+    if len(found) > 1:
+        raise InvalidReadPoint(
+            f"the columns stand at epochs {', '.join(map(str, sorted(found)))}; read both "
+            'DataFrames with .option("epoch", n) of one of them'
+        )
+    return int(found.pop()) if found else None
+
+
 @dataclass(frozen=True)
 class Point:
     """What is read: an epoch with its cut, plan and what it lacks; no epoch for the newest rows."""
@@ -89,7 +109,8 @@ class Point:
 class ViewkeepSource(DataSource):
     """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds;
 
-    to write `atomic` (true), and for a stream `query`, its name.
+    to write `atomic` (true), and for a stream `query`, its name. To follow a view: url, view,
+    startingEpoch (`beginning`, `now` or a number), keep_seconds, columns.
     """
 
     _point: Point | None = None
@@ -99,11 +120,21 @@ class ViewkeepSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        rows = self._rows()
-        return spark_schema(_chosen(rows, self.options.get("columns")))
+        if self.options.get("view") is not None:
+            followed = FollowedView.of(borrow_store(self._option("url")), self._view())
+            return spark_schema(_chosen(followed.columns, self.options.get("columns")))
+        columns = _chosen(self._rows().columns, self.options.get("columns"))
+        epoch = self._point.epoch if self._point is not None else None
+        return _standing_at(spark_schema(columns), epoch)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TableReader(self._rows(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        start = str(self.options.get("startingEpoch", BEGINNING))
+        keep = float(self.options.get("keep_seconds", KEEP_SECONDS))
+        url = borrow_store(self._option("url")).url
+        return ViewChanges(url, self._view(), schema, start, keep)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         table = self._option("table").lower()
@@ -163,6 +194,14 @@ class ViewkeepSource(DataSource):
             raise EpochGone(f"epoch {wanted} was replaced by {pin.epoch} before it was pinned")
         return Point(pin.epoch, pin.cut, pin.plan, pin.loading)
 
+    def _view(self) -> str:
+        if self.options.get("table") is not None:
+            raise CatalogError(
+                'a stream follows .option("view", ...), and a DataFrame reads .option("table", '
+                "...); give one of them"
+            )
+        return self._option("view").lower()
+
     def _option(self, name: str) -> str:
         value = self.options.get(name)
         if value is None:
@@ -208,10 +247,17 @@ class FoundSource(ViewkeepSource):
         return PlainReader(self._rows(), schema)
 
 
-def _chosen(rows: Rows, columns: Any) -> list[Column]:
+def _standing_at(schema: StructType, epoch: int | None) -> StructType:
+    if epoch is None:
+        return schema
+    fields = [StructField(f.name, f.dataType, f.nullable, {_EPOCH_KEY: epoch}) for f in schema]
+    return StructType(fields)
+
+
+def _chosen(there: Sequence[Column], columns: Any) -> list[Column]:
     if columns is None:
-        return list(rows.columns)
-    known = {column.name: column for column in rows.columns}
+        return list(there)
+    known = {column.name: column for column in there}
     names = [name.strip().lower() for name in str(columns).split(",")]
     if lost := [name for name in names if name not in known]:
         raise UnknownName(f"no column {lost[0]}; there are {', '.join(known)}")
