@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 COMMANDS = (
     *("init", "sql", "load", "drop", "backup", "restore", "export", "run", "serve", "get", "scan"),
-    *("explain", "status", "top", "profile", "verify", "repair", "demo"),
+    *("explain", "status", "top", "profile", "verify", "repair", "demo", "users"),
 )
 
 SITE = """
@@ -61,7 +61,8 @@ def test_commands_are_the_documented_ones() -> None:
     for name, command in commands.items():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert section, f"docs/cli.md has no section {name}"
-        for parameter in command.params:
+        parts = getattr(command, "commands", {}).values()
+        for parameter in [*command.params, *(one for part in parts for one in part.params)]:
             option = next((text for text in parameter.opts if text.startswith("--")), None)
             if option not in (None, "--help"):
                 assert option in section, f"{name} {option} is not documented"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # Commands register as their modules are imported; `--help` lists them in this order. They import
 # what reads and writes data when they are called, and `run` starts Spark's JVM before that.
-from viewkeep.cli import write, archive, run, serve, read, top, profile, verify, repair, demo  # isort: skip
+from viewkeep.cli import write, archive, run, serve, users, read, top, profile, verify, repair, demo  # isort: skip
 from viewkeep.cli.app import app
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "run",
     "serve",
     "top",
+    "users",
     "verify",
     "write",
 ]

@@ -53,6 +53,12 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of users with roles, as `viewkeep users` writes it.", show_default=False
+        ),
+    ] = None,
     tls_certificate: Annotated[
         Path | None,
         typer.Option(help="A certificate chain (PEM).", show_default=False, rich_help_panel=_TLS),
@@ -121,6 +127,7 @@ def serve(
         http_port=port,
         mysql_port=None if no_mysql else mysql_port,
         password=_password(password_file),
+        users=users,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         max_body=max_body * MIB,

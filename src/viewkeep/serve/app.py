@@ -63,7 +63,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(PointReads, routes=app, service=service)
     limits = service.settings
     app.add_middleware(BoundedBody, max_body=limits.max_body, max_seconds=limits.max_seconds)
-    app.add_middleware(Guarded, settings=limits, guesses=service.guesses, links=links)
+    app.add_middleware(Guarded, settings=limits, credentials=service.credentials, links=links)
     app.add_middleware(Answering)
     if limits.allow_origins:
         app.add_middleware(
@@ -80,8 +80,8 @@ def create_app(service: Service) -> FastAPI:
 
 def feed_links(service: Service) -> FeedLinks | None:
     """What signs links to feeds; None where no password is needed."""
-    password = service.settings.password
-    return None if password is None else FeedLinks(password, database_id(service.db.store))
+    secret = service.credentials.secret
+    return None if secret is None else FeedLinks(secret, database_id(service.db.store))
 
 
 class _App(FastAPI):

@@ -1,6 +1,7 @@
-"""Who may ask over HTTP: the password, and no other site through a user's browser.
+"""Who may ask over HTTP: passwords and roles, and no other site through a user's browser.
 
-Law: with a password, nothing but `/health` and `/ready` is answered to who does not know it.
+Law: with a password or users, nothing but `/health` and `/ready` is answered to who knows none, and
+nothing that the user's role does not allow (`roles`).
 Without one the server is on loopback, and answers only requests that were addressed to loopback: a
 foreign name that leads here (DNS rebinding) is refused. What writes, and a WebSocket, is refused if
 a browser sends it for a site that is not allowed. A signed link opens its feed without a password.
@@ -11,19 +12,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from viewkeep.serve.guesses import Guesses
+from viewkeep.serve.credentials import Credentials
 from viewkeep.serve.http.errors import Forbidden, InvalidRequest, Unauthorized
 from viewkeep.serve.links import FeedLinks
+from viewkeep.serve.roles import Role, role_for_request, role_for_sql
 from viewkeep.serve.settings import Settings, checked_origin, is_loopback
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN = frozenset({"/health", "/ready"})
+_ROLE = "viewkeep.role"  # of a request's scope: the role of its user
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -31,23 +35,30 @@ class Guarded:
     """Lets through who may ask."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, guesses: Guesses, links: FeedLinks | None = None
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        credentials: Credentials,
+        links: FeedLinks | None = None,
     ):
-        self._app, self._settings, self._guesses = app, settings, guesses
+        self._app, self._settings, self._credentials = app, settings, credentials
         self._links = links
         self._origins = frozenset(map(checked_origin, settings.allow_origins))
-        password = settings.password
-        self._password = None if password is None else password.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket"):
             headers = dict(scope["headers"])
             host = _text(headers.get(b"host"))
-            if self._password is None:
+            scope[_ROLE] = Role.READ
+            if not self._credentials.needed:
                 self._check_host(host)
+                scope[_ROLE] = Role.ADMIN
             elif scope["path"] not in OPEN and not self._is_linked(scope):
                 client = scope.get("client") or ("",)
-                await self._check_password(headers.get(b"authorization"), self._password, client[0])
+                scope[_ROLE] = await self._role(headers.get(b"authorization"), client[0])
+                method = scope.get("method", "WEBSOCKET")
+                needed = role_for_request(method, scope["path"])
+                _check_role(scope[_ROLE], needed, f"{method} {scope['path']}")
             if scope["type"] == "websocket" or scope["method"] not in _SAFE:
                 _check_origin(_text(headers.get(b"origin")), host, self._origins)
         await self._app(scope, receive, send)
@@ -68,23 +79,43 @@ class Guarded:
                 " to serve under another name, give it a password"
             )
 
-    async def _check_password(self, given: bytes | None, password: bytes, address: str) -> None:
+    async def _role(self, given: bytes | None, address: str) -> Role:
         if given is None:
             raise Unauthorized("a password is needed: Authorization: Bearer PASSWORD, or Basic")
         scheme, _, rest = given.partition(b" ")
+        name: str | None = None
         offered: bytes | None = None
         if scheme.lower() == b"bearer":
             offered = rest.strip()
         elif scheme.lower() == b"basic":
             try:
-                offered = base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
+                user, _, offered = base64.b64decode(rest.strip(), validate=True).partition(b":")
+                name = user.decode(errors="replace")
             except (binascii.Error, ValueError):
                 offered = None
-        await self._guesses.turn(address)
-        if offered is None or not hmac.compare_digest(offered, password):
-            self._guesses.wrong(address)
+        role = await self._credentials.role(address, name, offered)
+        if role is None:
             raise Unauthorized("the password is wrong")
-        self._guesses.right(address)
+        return role
+
+
+def check_sql(scope: Scope, texts: Iterable[str]) -> None:
+    """Forbidden if the role of a request does not allow one of these statements."""
+    role: Role = scope[_ROLE]
+    if role is Role.ADMIN:
+        return
+    for text in texts:
+        _check_role(role, role_for_sql(text), "this statement")
+
+
+def check_writes(scope: Scope) -> None:
+    """Forbidden if the role of a request does not allow to write."""
+    _check_role(scope[_ROLE], Role.WRITE, "this statement")
+
+
+def _check_role(role: Role, needed: Role, what: str) -> None:
+    if role < needed:
+        raise Forbidden(f"{what} needs the role {needed}; this user has the role {role}")
 
 
 def _check_origin(origin: str | None, host: str | None, allowed: frozenset[str]) -> None:

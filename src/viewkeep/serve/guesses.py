@@ -1,8 +1,9 @@
 """Wrong passwords slow their address down, over every protocol.
 
 Law: after a few wrong passwords an address has them checked one after another, each after a longer
-pause, and no more of them wait than the longest pause allows. Other addresses notice nothing, and
-what is remembered is bounded.
+pause, and no more of them wait than the longest pause allows. So it is for each user that an
+address guesses at: its right password for another user does not end that. Other addresses notice
+nothing, and what is remembered is bounded.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ class Guesses:
         self._longest = longest_seconds
         self._addresses: dict[str, _Address] = {}  # the one that was wrong last stands last
 
-    async def turn(self, address: str) -> None:
+    async def turn(self, address: str, user: str | None = None) -> None:
         """Wait until a password from this address may be looked at; the caller then says how it
-        was before it waits again."""
-        known = self._addresses.get(_network(address))
+        was before it waits again. `user` is given only if there is such a one."""
+        for name in _names(address, user):
+            await self._turn(name, address)
+
+    async def _turn(self, name: str, address: str) -> None:
+        known = self._addresses.get(name)
         if known is None or known.wrong <= FREE:
             return
         now = time.monotonic()
@@ -55,11 +60,15 @@ class Guesses:
         known.next = begins + self._pause(known.wrong)
         await asyncio.sleep(begins - now)
 
-    def wrong(self, address: str) -> None:
+    def wrong(self, address: str, user: str | None = None) -> None:
         """A password from this address was wrong."""
         if not self._longest:
             return
-        name, now = _network(address), time.monotonic()
+        for name in _names(address, user):
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        now = time.monotonic()
         known = self._addresses.pop(name, None)
         if known is None or now - known.last > FORGET_SECONDS:
             known = _Address()
@@ -70,13 +79,20 @@ class Guesses:
             del self._addresses[next(iter(self._addresses))]
         self._addresses[name] = known
 
-    def right(self, address: str) -> None:
+    def right(self, address: str, user: str | None = None) -> None:
         """A password from this address was right: it begins anew."""
         if self._addresses:
-            self._addresses.pop(_network(address), None)
+            for name in _names(address, user):
+                self._addresses.pop(name, None)
 
     def _pause(self, wrong: int) -> float:
         return min(self._longest, FIRST_SECONDS * 2.0 ** min(wrong - FREE - 1, 60))
+
+
+def _names(address: str, user: str | None) -> list[str]:
+    """What the wrong passwords of an address count for: itself, and itself with the user."""
+    network = _network(address)
+    return [network] if user is None else [network, f"{network} {user}"]
 
 
 def _network(address: str) -> str:

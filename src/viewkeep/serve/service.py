@@ -23,6 +23,7 @@ from viewkeep.engine.budget import Budget, Cancel, Turns
 from viewkeep.engine.epochs import Epochs
 from viewkeep.errors import Locked
 from viewkeep.plan.nodes import Source, View
+from viewkeep.serve.credentials import Credentials
 from viewkeep.serve.guesses import Guesses
 from viewkeep.serve.hub import Hub
 from viewkeep.serve.lookout import Lookout
@@ -64,7 +65,7 @@ class Service:
         self.hub = Hub(Epochs(db.store))
         self.metrics = Metrics()
         self._following: asyncio.Task[None] | None = None
-        self.guesses = Guesses(settings.guess_seconds)
+        self.credentials = Credentials(settings, Guesses(settings.guess_seconds), self.parse)
         self.feeds = 0  # that clients follow
         long_waits = LongWaits(LONG_WAIT_SECONDS, threading.Semaphore(THREADS // 2))
         self._readers = Threads("read", THREADS, WAITING, long_waits)

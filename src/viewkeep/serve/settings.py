@@ -1,6 +1,6 @@
 """What a server may do, for whom, and how much of it; refused at once where it is not safe.
 
-Law: whoever is not on this machine must know the password. A server on any address but loopback
+Law: whoever is not on this machine must know a password. A server on any address but loopback
 does not start without one.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from viewkeep.errors import InvalidSetting
+from viewkeep.serve.users import read_users
 
 HTTP_PORT, MYSQL_PORT = 8470, 3307
 MIB = 1024 * 1024
@@ -26,6 +27,7 @@ class Settings:
     mysql_port: int | None = MYSQL_PORT  # None: no MySQL
     # Of any user; over HTTP also as a bearer token. Not shown, so that no log has it.
     password: str | None = field(default=None, repr=False)
+    users: Path | None = None  # a file of names, roles and hashes of passwords
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     max_body: int = 16 * MIB  # bytes of one request
@@ -49,13 +51,15 @@ class Settings:
     allow_origins: tuple[str, ...] = ()  # sites whose pages browsers let read answers
 
     def __post_init__(self) -> None:
-        if self.password is None and not is_loopback(self.host):
+        if self.password is None and self.users is None and not is_loopback(self.host):
             raise InvalidSetting(
                 f"{self.host} can be reached from other machines, so a password is needed: "
-                "--password-file FILE, or the environment variable VIEWKEEP_PASSWORD"
+                "--password-file FILE, --users FILE, or the environment variable VIEWKEEP_PASSWORD"
             )
         if self.password == "":
             raise InvalidSetting("the password is empty")
+        if self.users is not None and not read_users(self.users):
+            raise InvalidSetting(f"the users file {self.users} has no users: viewkeep users add")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise InvalidSetting("TLS needs both files: --tls-certificate and --tls-key")
         if self.max_memory < self.max_query_memory:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from viewkeep.serve.mysql.protocol.handshake import CACHING, NATIVE, proves
+from viewkeep.serve.credentials import CACHING, NATIVE, proves, twice_hashed
 
 from .raw import RawClient
 
@@ -83,7 +83,7 @@ def test_the_password_proof_of_newer_clients(serve: Serve) -> None:
         client.send(b"wrong")
         assert client.receive()[:3] == b"\xff" + struct.pack("<H", 1045)
     for plugin in (NATIVE, CACHING):
-        assert not proves(plugin, PASSWORD, b"x" * 20, b"")
+        assert not proves(plugin, twice_hashed(plugin, PASSWORD.encode()), b"x" * 20, b"")
 
 
 def test_another_user_on_the_same_connection_needs_the_password_too(serve: Serve) -> None:

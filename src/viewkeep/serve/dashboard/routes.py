@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from viewkeep import __version__
 from viewkeep.database import Database
 from viewkeep.errors import UnknownName
+from viewkeep.serve.auth import check_sql
 from viewkeep.serve.dashboard.files import DOCS, HEADERS, PAGE, File, web_files
 from viewkeep.serve.dashboard.graph import MOST_NODES, figures_of, graph_of
 from viewkeep.serve.dashboard.rows import MOST_ROWS, read_rows, sample_rows, table_of
@@ -26,7 +27,7 @@ from viewkeep.serve.dashboard.samples import plain as plain_sample
 from viewkeep.serve.dashboard.verification import Verifier
 from viewkeep.serve.dashboard.verification import plain as plain_run
 from viewkeep.serve.dashboard.views import sql_of, views_of
-from viewkeep.serve.http.statements import is_query
+from viewkeep.serve.http.statements import is_query, statements_of
 from viewkeep.serve.service import Service
 
 Key = Annotated[list[str] | None, Query(max_length=64)]
@@ -140,10 +141,11 @@ def _add_rows(made: APIRouter, service: Service) -> None:
         )
 
     @made.post("/dashboard/sql")
-    async def sql(statement: StatementText) -> Response:
+    async def sql(request: Request, statement: StatementText) -> Response:
         if statement.explain:
             text = await service.run(db.explain, statement.sql)
             return JSONResponse({"explain": text})
+        check_sql(request.scope, statements_of(statement.sql))
         run = service.run if is_query(statement.sql) else service.write
         return JSONResponse(table_of(await run(db.sql, statement.sql)))
 

@@ -48,7 +48,7 @@ class Unauthorized(errors.ViewkeepError):
 
 
 class Forbidden(errors.ViewkeepError):
-    """A request that a browser sends for another site."""
+    """A request that the user's role does not allow, or that a browser sends for another site."""
 
 
 # The status of a class holds for those below it, unless they have their own.
@@ -85,7 +85,7 @@ _HEADERS = {
 _SAID = {
     400: "The request, a statement, a row or a token is not right",
     401: "The password is missing or wrong",
-    403: "The request comes from another site",
+    403: "The user's role does not allow it, or the request comes from another site",
     404: "There is no such table, view or column",
     409: "It exists already, is in use, or was changed meanwhile; nothing was written",
     410: "The epoch is not kept any more; for a feed: subscribe anew",

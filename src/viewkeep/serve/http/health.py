@@ -72,7 +72,7 @@ def routes(app: FastAPI, service: Service) -> None:
         try:
             service.hub.check()
             # Reasons may hold values of rows, which are not for everybody.
-            why = service.settings.password is None
+            why = not service.credentials.needed
             found = _readiness(await service.status.look(), lag_seconds, lag_operations, why)
         except ViewkeepError as error:
             nothing = {"epoch": 0, "lag": 0, "lag_seconds": None}

@@ -11,7 +11,7 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field, WithJsonSchema
 from sqlglot import TokenType
 from sqlglot.errors import TokenError
@@ -19,6 +19,7 @@ from sqlglot.errors import TokenError
 from viewkeep.access.results import Result
 from viewkeep.access.sessions import Session
 from viewkeep.errors import SqlSyntaxError
+from viewkeep.serve.auth import check_sql, check_writes
 from viewkeep.serve.http.answers import Json
 from viewkeep.serve.http.errors import InvalidRequest, documented
 from viewkeep.serve.http.selections import at_of
@@ -88,7 +89,7 @@ def routes(app: FastAPI, service: Service) -> None:
         response_model=Answer,
         responses=documented(404, 409, 410, 504, 507),
     )
-    async def sql(given: Statements, session: Token = None) -> Json:
+    async def sql(request: Request, given: Statements, session: Token = None) -> Json:
         """Run statements; the answer is the last one's."""
         limits = service.settings
         if len(given.parameters) > limits.max_parameters:
@@ -99,9 +100,11 @@ def routes(app: FastAPI, service: Service) -> None:
         else:
             texts = await service.parse(_read, given.sql, limits)
         if isinstance(texts, PlainRows):
+            check_writes(request.scope)
             return await insert(texts, session)
         if len(texts) > limits.max_statements:
             raise TooLarge(f"a text has at most {limits.max_statements:,} statements here")
+        check_sql(request.scope, texts)
         if given.parameters and len(texts) != 1:
             raise InvalidRequest("parameters are for one statement; send them one by one")
         when = at_of(given.at)

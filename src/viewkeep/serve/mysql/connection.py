@@ -38,7 +38,8 @@ from viewkeep.serve.mysql.protocol.packets import (
 )
 from viewkeep.serve.mysql.protocol.parameters import Types, read_parameters
 from viewkeep.serve.mysql.protocol.wire import Gone, OutOfOrder, PacketTooLarge, Wire
-from viewkeep.serve.mysql.session.session import ClientSession, Shared, Who
+from viewkeep.serve.mysql.session.session import ClientSession, Shared
+from viewkeep.serve.mysql.session.who import Who
 from viewkeep.serve.service import serving
 
 _HANDSHAKE_BYTES = 64 * 1024
@@ -133,14 +134,15 @@ class Connection:
         settings = service.settings
         async with asyncio.timeout(settings.handshake_seconds):
             self._wire.limit(_HANDSHAKE_BYTES)
-            client = await shake(
-                self._wire, self._number, settings.password, self._tls, service.guesses
-            )
+            client = await shake(self._wire, self._number, service.credentials, self._tls)
             self._wire.limit(settings.max_body)
         self._let_in()
-        self._session = ClientSession(self._shared, Who(client.user, self._number), self._port)
+        self._session = ClientSession(self._shared, self._who_is(client), self._port)
         self._welcome(client)
         self._is_in = True
+
+    def _who_is(self, client: Client) -> Who:
+        return Who(client.user, self._number, client.role)
 
     def _welcome(self, client: Client) -> None:
         self._client = client
@@ -216,10 +218,10 @@ class Connection:
             session.use(self._client.database or "viewkeep")
             wire.send(ok(self._status()))
         elif command == _CHANGE_USER:
-            password = self._shared.service.settings.password
-            guesses = self._shared.service.guesses
-            client = await change_user(wire, data, self._client, password, guesses)
+            credentials = self._shared.service.credentials
+            client = await change_user(wire, data, self._client, credentials)
             self._reset()
+            session.become(self._who_is(client))
             self._welcome(client)
         else:
             raise Fault(1047, "08S01", f"Unknown command {command:#x}")

@@ -106,6 +106,12 @@ def denied(user: str, *, with_password: bool) -> Fault:
     return Fault(1045, "28000", f"Access denied for user '{user}' (using password: {used})")
 
 
+def denied_statement(word: str, user: str, needed: str, role: str) -> Fault:
+    """A statement that the user's role does not allow."""
+    text = f"Access denied; {word} needs the role {needed}, and user '{user}' has the role {role}"
+    return Fault(1227, "42000", text)
+
+
 def no_database(name: str) -> Fault:
     """A database that is not there: a server serves one."""
     return Fault(1049, "42000", f"Unknown database '{name}'; this server has '{DATABASE_NAME}'")

@@ -1,9 +1,9 @@
 """The beginning of a connection: greeting, TLS, who is there, and whether the password is right.
 
 Law: before the password was right nothing of the database is looked at, and a client has a bounded
-time and a bounded packet; wrong passwords slow their address down (`guesses`). The server knows one
-password, which every user has; none is asked for where the settings have none, which only loopback
-may.
+time and a bounded packet; wrong passwords slow their address down (`guesses`). Users have the
+passwords and roles of the users file, all other names the password of the settings; none is asked
+for where there is none, which only loopback may.
 
     server  greeting: version, connection id, nonce 20, capabilities, charset, plugin
     client  [SSL request: capabilities, then TLS], user, answer to the nonce, database, plugin
@@ -12,16 +12,15 @@ may.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from viewkeep.serve.guesses import Guesses
+from viewkeep.serve.credentials import CACHING, NATIVE, Credentials
 from viewkeep.serve.mysql.faults import Fault, denied
 from viewkeep.serve.mysql.protocol.packets import STATUS_AUTOCOMMIT, Cursor, Malformed
 from viewkeep.serve.mysql.protocol.wire import Wire
+from viewkeep.serve.roles import Role
 
 VERSION = "8.0.36-viewkeep"
 UTF8MB4_BIN = 46
@@ -41,7 +40,6 @@ _OFFERED = (
     | SECURE_CONNECTION | MULTI_STATEMENTS | PLUGIN_AUTH | CONNECT_ATTRS | PLUGIN_AUTH_LENENC
     | DEPRECATE_EOF
 )  # fmt: skip
-NATIVE, CACHING = "mysql_native_password", "caching_sha2_password"
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,7 @@ class Client:
     database: str
     capabilities: int
     charset: int
+    role: Role = Role.READ
 
     @property
     def no_eof(self) -> bool:
@@ -65,9 +64,8 @@ class Client:
 async def shake(
     wire: Wire,
     number: int,
-    password: str | None,
+    credentials: Credentials,
     context: ssl.SSLContext | None,
-    guesses: Guesses,
 ) -> Client:
     """Greet a client and let it in, or raise; the caller sends the OK."""
     nonce = _nonce()
@@ -78,17 +76,15 @@ async def shake(
         await wire.secure(context)
         data = await wire.receive()
     client, plugin, answer = _response(data, offered)
-    if context is not None and not wire.secured and password is not None:
+    if context is not None and not wire.secured and credentials.needed:
         raise Fault(3159, "HY000", "this server takes connections with TLS only")
-    if password is not None:
-        proof = _Proof(wire, password, client.user, guesses)
-        await proof.given(plugin, nonce, answer)
-    return client
+    if not credentials.needed:
+        return replace(client, role=Role.ADMIN)
+    proof = _Proof(wire, credentials, client.user)
+    return replace(client, role=await proof.given(plugin, nonce, answer))
 
 
-async def change_user(
-    wire: Wire, data: bytes, old: Client, password: str | None, guesses: Guesses
-) -> Client:
+async def change_user(wire: Wire, data: bytes, old: Client, credentials: Credentials) -> Client:
     """COM_CHANGE_USER: another user on the same connection, with a new proof."""
     cursor = Cursor(data, 1)
     user = cursor.until_zero().decode(errors="replace")
@@ -96,57 +92,42 @@ async def change_user(
     database = cursor.until_zero().decode(errors="replace")
     charset = cursor.uint(2) if cursor.left >= 2 else old.charset
     client = Client(user, database, old.capabilities, charset)
-    if password is not None:
-        await _Proof(wire, password, user, guesses).asked(NATIVE)
-    return client
+    if not credentials.needed:
+        return replace(client, role=Role.ADMIN)
+    return replace(client, role=await _Proof(wire, credentials, user).asked(NATIVE))
 
 
 class _Proof:
-    """Whether one client knows the password."""
+    """Whether one client knows its password, and which role that gives."""
 
-    def __init__(self, wire: Wire, password: str, user: str, guesses: Guesses):
-        self._wire, self._password, self._user, self._guesses = wire, password, user, guesses
+    def __init__(self, wire: Wire, credentials: Credentials, user: str):
+        self._wire, self._credentials, self._user = wire, credentials, user
 
-    async def given(self, plugin: str, nonce: bytes, answer: bytes) -> None:
+    async def given(self, plugin: str, nonce: bytes, answer: bytes) -> Role:
         """Take the answer to the greeting.
 
         A client that answers for another plugin than the greeting's is asked again for its own.
         """
         if plugin in (NATIVE, CACHING) and answer:
-            await self._check(plugin, nonce, answer)
-        elif plugin == NATIVE:
+            return await self._check(plugin, nonce, answer)
+        if plugin == NATIVE:
             raise denied(self._user, with_password=False)
-        else:
-            await self.asked(CACHING if plugin == CACHING else NATIVE)
+        return await self.asked(CACHING if plugin == CACHING else NATIVE)
 
-    async def asked(self, plugin: str) -> None:
+    async def asked(self, plugin: str) -> Role:
         """Ask for an answer to a new nonce."""
         nonce = _nonce()
         self._wire.send(b"\xfe" + plugin.encode() + b"\0" + nonce + b"\0")
-        await self._check(plugin, nonce, await self._wire.receive())
+        return await self._check(plugin, nonce, await self._wire.receive())
 
-    async def _check(self, plugin: str, nonce: bytes, answer: bytes) -> None:
+    async def _check(self, plugin: str, nonce: bytes, answer: bytes) -> Role:
         address = self._wire.address
-        await self._guesses.turn(address)
-        if not proves(plugin, self._password, nonce, answer):
-            self._guesses.wrong(address)
+        role = await self._credentials.proven(address, self._user, plugin, nonce, answer)
+        if role is None:
             raise denied(self._user, with_password=bool(answer))
-        self._guesses.right(address)
         if plugin == CACHING:
             self._wire.send(b"\x01\x03")  # the fast way: the answer was enough
-
-
-def proves(plugin: str, password: str, nonce: bytes, answer: bytes) -> bool:
-    """Whether an answer to a nonce shows that the client knows the password."""
-    secret = password.encode()
-    if plugin == NATIVE:
-        once = hashlib.sha1(secret).digest()
-        mask = hashlib.sha1(nonce + hashlib.sha1(once).digest()).digest()
-    else:
-        once = hashlib.sha256(secret).digest()
-        mask = hashlib.sha256(hashlib.sha256(once).digest() + nonce).digest()
-    expected = bytes(a ^ b for a, b in zip(once, mask, strict=True))
-    return hmac.compare_digest(expected, answer)
+        return role
 
 
 def _greeting(number: int, nonce: bytes, offered: int) -> bytes:

@@ -11,7 +11,6 @@ import datetime as dt
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -45,6 +44,7 @@ from viewkeep.serve.mysql.protocol.fields import Field, field_of, plain_text
 from viewkeep.serve.mysql.protocol.handshake import VERSION
 from viewkeep.serve.mysql.session.remembered import Remembered
 from viewkeep.serve.mysql.session.transactions import Transactions
+from viewkeep.serve.mysql.session.who import Who
 from viewkeep.serve.mysql.writes.insertions import insertion_of
 from viewkeep.serve.mysql.writes.sequences import Sequences
 from viewkeep.serve.mysql.writes.writer import Target, Writer
@@ -72,14 +72,6 @@ class Shared:
         self.shows = Shows(self.information, self.system)
         self.sequences = Sequences(self.db)
         self.started, self.queries = time.monotonic(), 0
-
-
-@dataclass(frozen=True)
-class Who:
-    """Who the client is, and the number of its connection."""
-
-    user: str
-    number: int
 
 
 class ClientSession:
@@ -121,6 +113,10 @@ class ClientSession:
             self._functions(),
         )
 
+    def become(self, who: Who) -> None:
+        """Serve another user from now on."""
+        self._who = who
+
     # -- statements ----------------------------------------------------------------------------
 
     async def read(self, text: str) -> list[SplitStatement]:
@@ -148,6 +144,7 @@ class ClientSession:
             if word in _REFUSED:
                 raise unsupported(f"{word} is not taken")
             raise syntax(f"syntax error near: {statement.text[:80]!r}")
+        self._who.check(statement)
         if not self.variables.autocommit and word not in _OUTSIDE:
             self.transactions.open = True
         answer = await handler(self, statement)
