@@ -33,6 +33,7 @@ RATES = {
     "state.scan": 0.05,
     "state.find": 0.03,
     "state.floor": 0.05,
+    "state.scan_ranges": 0.05,
     "tables.scan": 0.05,
     "meta.cas": 0.05,
     "log.truncate": 0.1,

@@ -33,6 +33,10 @@ VIEWS = {
     "QUALIFY ROW_NUMBER() OVER (PARTITION BY g ORDER BY x DESC, id, part) <= 2",
     "sums_of_sums": "SELECT n, COUNT(*) AS times FROM "
     "(SELECT g, COUNT(*) AS n FROM items GROUP BY g) GROUP BY n",
+    "lost": "SELECT g, MIN(x) AS low, MAX(x) AS high, MAX_BY(id, x) AS top, "
+    "MIN(CASE WHEN d = 0 THEN x END) AS none FROM items GROUP BY g",
+    "threshold": "SELECT i.id, i.part FROM items i "
+    "JOIN (SELECT g, AVG(x) AS a FROM items GROUP BY g) k ON i.g = k.g WHERE i.x > k.a",
     "running": "SELECT id, part, SUM(x) OVER (PARTITION BY g ORDER BY id, part) AS s FROM items",
 }
 MOST = {  # calls of an epoch of few rows, over two logs and two shards
@@ -44,6 +48,8 @@ MOST = {  # calls of an epoch of few rows, over two logs and two shards
     "meta.scan": 2,  # the newest plan, and pins
     "meta.cas": 2,  # opened, and published
     "state.get": 12,  # a lookup for each state table and shard
+    "state.floor": 6,  # for each table of values and shard
+    "state.scan_ranges": 10,  # for lost extremes: each table of values, shard and end, and again
     "state.apply": 4,
 }
 

@@ -59,12 +59,12 @@ def test_they_are_found() -> None:
 def test_a_bound_that_moves_costs_the_rows_that_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 rows, of which ten lie between the old and the new average."""
     read: list[int] = []
-    scan = ShardState.scan
+    scan_ranges = ShardState.scan_ranges
 
     def counted(self: ShardState, *given: Any, **more: Any) -> Any:
-        chunk = scan(self, *given, **more)
-        read.append(len(chunk.keys))
-        return chunk
+        for found in scan_ranges(self, *given, **more):
+            read.append(len(found.keys))
+            yield found
 
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         store = create_store(str(Path(folder) / "db"), durability="relaxed")
@@ -74,7 +74,7 @@ def test_a_bound_that_moves_costs_the_rows_that_it_passes(monkeypatch: pytest.Mo
         )
         model.put([{"id": number, "part": 0, "x": number} for number in range(1_000)])
         catch_up(store)
-        monkeypatch.setattr(ShardState, "scan", counted)
+        monkeypatch.setattr(ShardState, "scan_ranges", counted)
         model.put([{"id": 1_000, "part": 0, "x": 499 + 10 * 1_001 + 1}])
         catch_up(store)
         model.check()

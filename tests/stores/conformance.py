@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import groupby, pairwise
+from functools import partial
+from itertools import groupby, islice, pairwise
 from typing import Any
 from zlib import crc32
 
@@ -676,6 +677,45 @@ class StateSuite:
             found = [row for b in batches for row in zip(b.places, b.keys, b.rows, strict=True)]
             assert found == expected
             assert all(0 < len(batch.rows) <= size for batch in batches)
+
+    @pytest.mark.parametrize("size", [1, 3, 100])
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_scan_ranges(self, store: Store, size: int, reverse: bool) -> None:
+        source = random.Random(size)
+        letters = [bytes([a, b]) for a in range(3) for b in range(5)] + [b"", b"\xff", b"\xff\xff"]
+        for table in (TABLE - 1, TABLE, TABLE + 1):
+            store.state.apply(0, 1, 0, [StateWrite(table, letters[::2], letters[::2])])
+        gone = source.sample(letters, 6)
+        store.state.apply(0, 2, 0, [StateWrite(TABLE, gone, [None] * 6)])
+        came = source.sample(letters, 4)
+        store.state.apply(0, 3, 0, [StateWrite(TABLE, came, [b"new"] * 4)])
+        for at in (0, 1, 2, 3, None):
+            for _ in range(20):
+                bounds = source.choices([*letters, b"\1\1\1", None], k=source.randrange(10))
+                ranges = [(source.choice(letters), stop) for stop in bounds]  # some are empty
+                limits = source.choice([None, [source.randrange(4) for _ in ranges]])
+                expected = list[tuple[int, bytes, bytes]]()
+                for place, (start, stop) in enumerate(ranges):
+                    limit = 99 if limits is None else limits[place]
+                    part = store.state.scan(
+                        0, TABLE, start=start, stop=stop, limit=99, at=at, reverse=reverse
+                    )
+                    rows = zip(part.keys, part.rows, strict=True)
+                    expected += [(place, key, row) for key, row in islice(rows, limit)]
+                for act in (store.state.scan_ranges, partial(State.scan_ranges, store.state)):
+                    batches = list(
+                        act(0, TABLE, ranges, at, limits=limits, reverse=reverse, size=size)
+                    )
+                    found = [
+                        row for b in batches for row in zip(b.places, b.keys, b.rows, strict=True)
+                    ]
+                    assert found == expected
+                    assert all(0 < len(batch.rows) <= size for batch in batches)
+
+    def test_scan_ranges_before_the_horizon(self, store: Store) -> None:
+        store.state.apply(0, 3, 2, [StateWrite(TABLE, [b"a"], [b"a"])])
+        with pytest.raises(EpochGone):
+            list(store.state.scan_ranges(0, TABLE, [(b"", None)], 1))
 
     @pytest.mark.parametrize("seed", range(5))
     def test_floor_is_the_last_row_at_or_before_a_key(self, store: Store, seed: int) -> None:

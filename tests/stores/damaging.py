@@ -87,6 +87,13 @@ def reads(store):
             (found.places, found.keys, found.rows)
             for found in store.state.find(0, table, [key(number) for number in numbers], at)
         ]
+        for reverse in (False, True):
+            yield lambda at=at, reverse=reverse: [
+                (found.places, found.keys, found.rows)
+                for found in store.state.scan_ranges(
+                    0, table, [(key(n), key(n + 3)) for n in numbers], at, reverse=reverse
+                )
+            ]
         yield lambda at=at: _floor(store, table, at)
     yield lambda: _changed(store.state.changes(0, table, 2, 4, limit=10 * COUNT))
     yield lambda: _changed(store.state.changes(0, table, 3, 4, start=key(800), limit=10))

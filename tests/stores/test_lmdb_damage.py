@@ -119,6 +119,12 @@ def test_a_damaged_state_row(path):
             lambda: store.state.get(0, TABLE, [key(number) for number in range(1000)], 1),
             lambda: store.state.scan(0, TABLE, limit=1000, at=1),
             lambda: list(store.state.find(0, TABLE, [key(500)], 1)),
+            lambda: list(store.state.scan_ranges(0, TABLE, [(key(500), None)], 1, limits=[1])),
+            lambda: list(
+                store.state.scan_ranges(
+                    0, TABLE, [(b"", key(500) + b"\0")], 1, limits=[1], reverse=True
+                )
+            ),
             lambda: store.state.floor(0, TABLE, [key(501)], [(b"", 1)], 1),
             lambda: store.state.changes(0, TABLE, 0, 1, limit=1000),
             lambda: store.state.apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
@@ -138,6 +144,12 @@ def test_a_damaged_key_hides_no_state_row(path, other):
             lambda: store.state.get(0, TABLE, [key(number) for number in range(1000)], 1),
             lambda: store.state.scan(0, TABLE, limit=1000, at=1),
             lambda: list(store.state.find(0, TABLE, [key(500)], 1)),
+            lambda: list(store.state.scan_ranges(0, TABLE, [(key(500), None)], 1, limits=[1])),
+            lambda: list(
+                store.state.scan_ranges(
+                    0, TABLE, [(b"", key(500) + b"\0")], 1, limits=[1], reverse=True
+                )
+            ),
             lambda: store.state.floor(0, TABLE, [key(500)], [(b"", 1)], 1),
             lambda: store.state.changes(0, TABLE, 0, 1, limit=1000),
             lambda: store.state.apply(0, 2, 1, [StateWrite(TABLE, [key(500)], [b"new"])]),
@@ -175,6 +187,12 @@ def test_a_record_of_no_bytes_is_damaged(path, number):
             lambda: store.state.scan(0, TABLE, limit=1000, at=1),
             lambda: store.state.scan(0, TABLE, limit=1000, at=1, reverse=True),
             lambda: list(store.state.find(0, TABLE, [key(number)], 1)),
+            lambda: list(store.state.scan_ranges(0, TABLE, [(key(number), None)], 1, limits=[1])),
+            lambda: list(
+                store.state.scan_ranges(
+                    0, TABLE, [(b"", key(number) + b"\0")], 1, limits=[1], reverse=True
+                )
+            ),
             lambda: store.state.floor(0, TABLE, [key(number)], [(b"", 1)], 1),
             lambda: store.state.changes(0, TABLE, 0, 1, limit=1000),
             lambda: store.state.apply(0, 2, 1, [StateWrite(TABLE, [key(number)], [b"new"])]),

@@ -14,7 +14,7 @@ import polars as pl
 from viewkeep.codec.packed import Packed
 from viewkeep.engine.amounts import amount_of
 from viewkeep.plan.program import StateTable
-from viewkeep.stores.contract import Chunk, Floor, Found, StateWrite, Store
+from viewkeep.stores.contract import Chunk, Floor, Found, KeyRange, StateWrite, Store
 
 ROWS_AT_ONCE = 20_000  # of those found by prefixes, as amounts
 _MUCH_ROWS = 200_000  # staged, as amounts, from which they are written
@@ -96,6 +96,25 @@ class ShardState:
         """Rows under the prefixes of keys at the epoch before, in batches of bounded size."""
         return self.store.state.find(
             self.shard, table.number, prefixes, self.epoch - 1, limits=limits, size=ROWS_AT_ONCE
+        )
+
+    def scan_ranges(
+        self,
+        table: StateTable,
+        ranges: Sequence[KeyRange],
+        *,
+        limits: Sequence[int] | None = None,
+        reverse: bool = False,
+    ) -> Iterator[Found]:
+        """Rows of several ranges of keys at the epoch before, in batches of bounded size."""
+        return self.store.state.scan_ranges(
+            self.shard,
+            table.number,
+            ranges,
+            self.epoch - 1,
+            limits=limits,
+            reverse=reverse,
+            size=ROWS_AT_ONCE,
         )
 
     def floor(

@@ -17,6 +17,7 @@ from viewkeep.stores.contract import (
     Cut,
     Floor,
     Found,
+    KeyRange,
     Log,
     LogBatch,
     LogSplit,
@@ -232,6 +233,22 @@ class WrappedState(_WrappedVersions, State):
         options = {"limits": limits, "size": size}
         act = self.inner.find
         found = self._store.call("state.find", act, shard, table, prefixes, at, **options)
+        return cast(Iterator[Found], found)
+
+    def scan_ranges(
+        self,
+        shard: int,
+        table: int,
+        ranges: Sequence[KeyRange],
+        at: int | None,
+        *,
+        limits: Sequence[int] | None = None,
+        reverse: bool = False,
+        size: int = 20_000,
+    ) -> Iterator[Found]:
+        options = {"limits": limits, "reverse": reverse, "size": size}
+        act = self.inner.scan_ranges
+        found = self._store.call("state.scan_ranges", act, shard, table, ranges, at, **options)
         return cast(Iterator[Found], found)
 
     def floor(

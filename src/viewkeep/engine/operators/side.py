@@ -83,14 +83,23 @@ class ArrangementSide:
         for batch in state.find(self.table, prefixes, limits):
             yield batch.places, batch.keys, batch.rows
 
-    def between(self, state: ShardState, start: bytes, stop: bytes) -> Rows:
-        """The rows in a range of keys, each once."""
-        chunk = state.scan(self.table, start=start, stop=stop, limit=MOST_ROWS)
-        if chunk.more:
-            raise TooMany
-        unpack, steps = self._unpack, self._steps
-        rows = [(key, unpack(row), 1) for key, row in zip(chunk.keys, chunk.rows, strict=True)]
-        return list(steps.call(rows)) if steps else rows
+    def between(self, state: ShardState, ranges: Sequence[tuple[bytes, bytes, int]]) -> Rows:
+        """The rows in ranges of keys, from start to before stop, with the weight of their range."""
+        made: Rows = []
+        if not ranges:
+            return made
+        unpack, steps, total = self._unpack, self._steps, 0
+        bounds = [(start, stop) for start, stop, _ in ranges]
+        for found in state.scan_ranges(self.table, bounds):
+            total += len(found.rows)
+            if total > MOST_ROWS:
+                raise TooMany
+            rows: Rows = [
+                (key, unpack(row), ranges[place][2])
+                for place, key, row in zip(found.places, found.keys, found.rows, strict=True)
+            ]
+            made += steps.call(rows) if steps else rows
+        return made
 
     def present(
         self, state: ShardState, groups: Sequence[bytes], changes: dict[bytes, Rows]

@@ -24,11 +24,12 @@ from viewkeep.engine.join import GROUP, TableSide, whole_join
 from viewkeep.engine.operators.executor import Batches, Reader
 from viewkeep.engine.operators.side import ArrangementSide
 from viewkeep.engine.rows.delta import Rows
-from viewkeep.engine.state import ROWS_AT_ONCE, ShardState
+from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import PLACE
 from viewkeep.ops.evaluate import filter_rows
 from viewkeep.plan.nodes import Join, Node, Threshold
 from viewkeep.plan.program import Operator
+from viewkeep.stores.contract import KeyRange
 from viewkeep.types import Column
 
 _EDGE = "#edge"
@@ -149,25 +150,15 @@ class ThresholdExecutor(Reader):
         return rows.filter(inside).drop(GROUP, _EDGE)
 
     def _read(
-        self, state: ShardState, ranges: Iterable[tuple[bytes, bytes, int]]
+        self, state: ShardState, passed: Iterable[tuple[bytes, bytes, int]]
     ) -> Iterator[pl.DataFrame]:
         """The rows of ranges of keys, in frames of bounded size."""
-        keys, rows, weights = list[bytes](), list[bytes](), list[int]()
-        for start, stop, weight in ranges:
-            more = True
-            while more:
-                chunk = state.scan(self._table, start=start, stop=stop, limit=ROWS_AT_ONCE)
-                keys += chunk.keys
-                rows += chunk.rows
-                weights += [weight] * len(chunk.keys)
-                if len(keys) >= ROWS_AT_ONCE:
-                    yield self._frame(keys, rows, weights)
-                    keys, rows, weights = [], [], []
-                more = chunk.more
-                if more:
-                    start = chunk.keys[-1] + b"\x00"
-        if keys:
-            yield self._frame(keys, rows, weights)
+        ranges, signs = list[KeyRange](), list[int]()
+        for start, stop, weight in passed:
+            ranges.append((start, stop))
+            signs.append(weight)
+        for found in state.scan_ranges(self._table, ranges) if ranges else ():
+            yield self._frame(found.keys, found.rows, [signs[place] for place in found.places])
 
     def _frame(self, keys: list[bytes], rows: list[bytes], weights: list[int]) -> pl.DataFrame:
         frame = self._table.row_codec.decode(rows, [column.name for column in self.shape])
@@ -201,8 +192,4 @@ class ThresholdExecutor(Reader):
         for group, of_group in groups.items():
             edge = self._edge(group, moved[group] if group in moved else before.get(group))
             out += [row for row in of_group if (row[0] < edge) == self._rises]
-        for start, stop, weight in self._passed(before, moved):
-            out += [
-                (k, values, weight) for k, values, _ in self.sides[0].between(state, start, stop)
-            ]
-        return out
+        return out + self.sides[0].between(state, list(self._passed(before, moved)))

@@ -3,7 +3,7 @@
 Law: a table holds exactly the values that some row of a live group has, with how many rows have
 them, in pages (`values.pages`). The cost of an epoch is that of its changes: the pages of changed
 values are read, and an extreme that went is replaced from its page, or by one seek, however large
-the group is.
+the group is. All groups seek in one call of the store.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from viewkeep.codec.pages import rows_of, unpack
 from viewkeep.delta import KEY, WEIGHT, chosen
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values.pages import GAIN, PAGE, advance_pages, is_edge, value_keys
+from viewkeep.engine.values.seek import seek_pages
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, VALUE, Ordered, best
 from viewkeep.plan.program import StateTable
 from viewkeep.types import DOUBLE
@@ -184,26 +185,40 @@ def extremes(
         for group, page in zip(here.tolist(), pages, strict=True)
         if page is not None and page not in beside and alive[group]
     ]
-    sought = [(group, *values[:-1]) for group in lost for values in _seek(changes, group, largest)]
+    sought = _seek(changes, lost, largest)
     candidates = [changes.left[present.columns], present[stays]]
     if sought:
         candidates.append(pl.DataFrame(sought, present.schema, orient="row"))
     return best(pl.concat(candidates), changes.order, old.height, largest)
 
 
-def _seek(changes: ValueChanges, group: int, largest: bool) -> Iterator[tuple[Any, ...]]:
-    """A group's first (last) values that this epoch leaves, or several to choose from.
+def _seek(
+    changes: ValueChanges, groups: Sequence[int], largest: bool
+) -> list[tuple[int, *tuple[Any, ...]]]:
+    """The first (last) values that this epoch leaves in each group, or several to choose from.
 
     Keys that were cut are in the order of their digests, and other long keys lie among them: all
     that agree on their kept bytes are candidates.
     """
-    kept: bytes | None = None
-    for key, values in changes.scan(group, b"", None, reverse=largest):
-        if kept is not None and key[:KEPT] != kept:
-            return
-        if key in changes.dead:
-            continue
-        yield values
-        if len(key) <= KEPT:
-            return
-        kept = key[:KEPT]
+    codec, encode = changes.order.row_codec, changes.order.key_codec.encode_one
+    made = list[tuple[int, *tuple[Any, ...]]]()
+    kept = dict[int, bytes]()
+
+    def take(group: int, page: bytes) -> bool:
+        rows = rows_of(page, codec.width)
+        for row in reversed(rows) if largest else rows:
+            values = codec.decode_one(row)[:-1]
+            key = bounded(changes.prefixes[group] + encode(values))
+            if kept.get(group, key[:KEPT]) != key[:KEPT]:
+                return True
+            if key in changes.dead:
+                continue
+            made.append((group, *values))
+            if len(key) <= KEPT:
+                return True
+            kept[group] = key[:KEPT]
+        return False
+
+    prefixes = {group: changes.prefixes[group] for group in groups}
+    seek_pages(changes.state, changes.table, prefixes, take, reverse=largest)
+    return made

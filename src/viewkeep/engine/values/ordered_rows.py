@@ -7,20 +7,21 @@ are cut are not in the order of their values; where one comes up, the columns la
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from viewkeep.codec.keys import GROUP_BYTES, KEPT, prefix_end
+from viewkeep.codec.keys import GROUP_BYTES, KEPT
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.pages import pack, pack_one, rows_of
 from viewkeep.codec.rowsource import Generated, compiled
 from viewkeep.engine.rows.delta import ColumnsNeeded, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values import pages
+from viewkeep.engine.values.seek import seek_pages
 from viewkeep.errors import PipelineError
 from viewkeep.ops.aggregates import row_form
 from viewkeep.ops.aggregates.accumulators import Accumulators
@@ -207,55 +208,76 @@ class OrderedChange:
 
     def _extreme(self, output: Output, place: int, values: GroupValues | None) -> Sequence[Any]:
         """The columns of a MIN or MAX of one group after the epoch."""
-        ordered, old, key = self._ordered, self._olds[place], self._keys[place]
-        names = _columns(output)
-        held = None if old is None else tuple(old[ordered._place[n] + self._shift] for n in names)
+        held = self._held(output, place)
         if values is None:
-            return held or [None] * len(names)
+            return held or [None] * len(_columns(output))
         candidates = dict(values.edges)
-        assert isinstance(output.function, Extreme)
-        largest = output.function.is_largest
+        largest = _is_largest(output)
         if held is not None and held[0] is not None:
-            full = key + self._suffix(*held)
-            if len(full) > KEPT:
-                raise ColumnsNeeded
+            full = self._held_key(place, held)
             if full not in values.dead:
                 candidates[full] = held
-            elif self._alive[place]:
-                found = next(self._left(key, values.dead, largest), None)
-                if found is not None:
-                    candidates[found[0]] = found[1]
+            elif (found := self._next[largest].get(place)) is not None:
+                candidates[found[0]] = found[1]
         if not candidates:
-            return [None] * len(names)
+            return [None] * len(_columns(output))
         return candidates[max(candidates) if largest else min(candidates)]
+
+    def _held(self, output: Output, place: int) -> Values | None:
+        """The columns of a MIN or MAX of one group as they were."""
+        old, at = self._olds[place], self._ordered._place
+        return None if old is None else tuple(old[at[n] + self._shift] for n in _columns(output))
+
+    def _held_key(self, place: int, held: Values) -> bytes:
+        full: bytes = self._keys[place] + self._suffix(*held)
+        if len(full) > KEPT:
+            raise ColumnsNeeded
+        return full
 
     @cached_property
     def _shift(self) -> int:
         """Where the columns after the keys begin in a group's row."""
         return len(self._ordered.table.key_names[: self._ordered.table.group])
 
-    def _left(
-        self, group: bytes, dead: set[bytes], reverse: bool
-    ) -> Iterator[tuple[bytes, Values]]:
-        """The values of a group as they were without those that left, in order or backwards."""
-        low, high, limit = group, prefix_end(group), 1
-        while True:
-            chunk = self._state.scan(
-                self._ordered.table, start=low, stop=high, limit=limit, reverse=reverse
-            )
-            for page in chunk.rows:
-                rows = rows_of(page, self._width)
-                for row in reversed(rows) if reverse else rows:
-                    full = self._key(group, row)
-                    if full not in dead:
-                        yield full, self._unpack(row)[:-1]
-            if not chunk.more:
-                return
-            if reverse:
-                high = chunk.keys[-1]
-            else:
-                low = chunk.keys[-1] + b"\0"
-            limit = min(limit * 4, 256)
+    @cached_property
+    def _next(self) -> dict[bool, dict[int, tuple[bytes, Values]]]:
+        """For MIN, False, and MAX, True: of the groups that lost theirs the next value, by place.
+
+        It is the first of those that were there before the epoch and have not left.
+        """
+        lost: dict[bool, dict[int, bytes]] = {False: {}, True: {}}
+        for output in self._ordered.outputs:
+            for place, key in enumerate(self._keys):
+                values, held = self._groups.get(key), self._held(output, place)
+                if values is None or held is None or held[0] is None or not self._alive[place]:
+                    continue
+                if self._held_key(place, held) in values.dead:
+                    lost[_is_largest(output)][place] = key
+        return {largest: self._first_left(groups, largest) for largest, groups in lost.items()}
+
+    def _first_left(
+        self, groups: dict[int, bytes], reverse: bool
+    ) -> dict[int, tuple[bytes, Values]]:
+        """The first or last value of each group without those that left."""
+        made: dict[int, tuple[bytes, Values]] = {}
+
+        def take(place: int, page: bytes) -> bool:
+            key = groups[place]
+            rows = rows_of(page, self._width)
+            for row in reversed(rows) if reverse else rows:
+                full = self._key(key, row)
+                if full not in self._groups[key].dead:
+                    made[place] = full, self._unpack(row)[:-1]
+                    return True
+            return False
+
+        seek_pages(self._state, self._ordered.table, groups, take, reverse=reverse)
+        return made
+
+
+def _is_largest(output: Output) -> bool:
+    assert isinstance(output.function, Extreme)
+    return output.function.is_largest
 
 
 def _columns(output: Output) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.stores.apart.replica import Replica
 from viewkeep.stores.changelog import Changelog
-from viewkeep.stores.contract import Changed, Chunk, Floor, Found, State, StateWrite
+from viewkeep.stores.contract import Changed, Chunk, Floor, Found, KeyRange, State, StateWrite
 from viewkeep.stores.lmdb import state
 from viewkeep.stores.lmdb.environment import Environment
 
@@ -48,17 +48,19 @@ class ApartState(State):
     ) -> Chunk:
         return state.scan(self._at(shard, at), table, start, stop, limit, at, reverse, only)
 
-    def find(
+    def scan_ranges(
         self,
         shard: int,
         table: int,
-        prefixes: Sequence[bytes],
+        ranges: Sequence[KeyRange],
         at: int | None,
         *,
         limits: Sequence[int] | None = None,
+        reverse: bool = False,
         size: int = 20_000,
     ) -> Iterator[Found]:
-        return state.find(self._at(shard, at), table, prefixes, at, limits, size)
+        environment = self._at(shard, at)
+        return state.scan_ranges(environment, table, ranges, at, limits, reverse, size)
 
     def floor(
         self,

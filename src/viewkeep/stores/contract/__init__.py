@@ -17,7 +17,16 @@ before e, and applying the same writes of an epoch again changes nothing.
 from viewkeep.stores.contract.cut import BEGINNING, START, Cut, united
 from viewkeep.stores.contract.log import Log, LogBatch, LogSplit
 from viewkeep.stores.contract.meta import Meta
-from viewkeep.stores.contract.rows import NONE, ROW_BYTES, CellChunk, Changed, Chunk, Floor, Found
+from viewkeep.stores.contract.rows import (
+    NONE,
+    ROW_BYTES,
+    CellChunk,
+    Changed,
+    Chunk,
+    Floor,
+    Found,
+    KeyRange,
+)
 from viewkeep.stores.contract.state import State, TableSize
 from viewkeep.stores.contract.store import Capabilities, Sizes, Store
 from viewkeep.stores.contract.tables import ABSENT, Kind, Tables, TableWrite
@@ -38,6 +47,7 @@ __all__ = [
     "Cut",
     "Floor",
     "Found",
+    "KeyRange",
     "Kind",
     "Log",
     "LogBatch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from viewkeep.cells import CellOperation
 
@@ -29,9 +30,12 @@ class CellChunk:
     more: bool
 
 
+KeyRange: TypeAlias = tuple[bytes, bytes | None]  # start <= key < stop; None: no stop
+
+
 @dataclass(frozen=True)
 class Found:
-    """Rows found by the prefixes of their keys: which prefix, the key, the row."""
+    """Rows found by ranges, or prefixes, of their keys: which range, the key, the row."""
 
     places: list[int]
     keys: list[bytes]

@@ -1,6 +1,6 @@
 """State: the rows that operators keep, with the reads that they need.
 
-Law: what `find` and `floor` return is what scans at the same epoch would.
+Law: what `find`, `scan_ranges` and `floor` return is what scans at the same epoch would.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from viewkeep.codec.keys import prefix_end
-from viewkeep.stores.contract.rows import NONE, Floor, Found
+from viewkeep.stores.contract.rows import NONE, Floor, Found, KeyRange
 from viewkeep.stores.contract.versioned import Versioned
 
 
@@ -42,18 +42,37 @@ class State(Versioned):
     ) -> Iterator[Found]:
         """The rows whose keys start with each of the prefixes, as of epoch `at`.
 
-        In batches of at most `size` rows, in the order of the prefixes, and of keys within one. A
-        store that can tell begins no further row beyond `size * ROW_BYTES` bytes. With `limits`, at
-        most so many of each prefix. Stores may have a faster way.
+        In batches, with at most so many of each prefix, as in `scan_ranges`.
+        """
+        ranges = [(prefix, prefix_end(prefix)) for prefix in prefixes]
+        return self.scan_ranges(shard, table, ranges, at, limits=limits, size=size)
+
+    def scan_ranges(
+        self,
+        shard: int,
+        table: int,
+        ranges: Sequence[KeyRange],
+        at: int | None,
+        *,
+        limits: Sequence[int] | None = None,
+        reverse: bool = False,
+        size: int = 20_000,
+    ) -> Iterator[Found]:
+        """The rows whose keys lie in each of the ranges, as of epoch `at`.
+
+        In batches of at most `size` rows, in the order of the ranges, and of keys within one, or
+        backwards from its end. A store that can tell begins no further row beyond
+        `size * ROW_BYTES` bytes. With `limits`, at most so many of each range. Ranges may overlap.
+        Stores may have a faster way.
         """
         places, keys, rows = list[int](), list[bytes](), list[bytes]()
-        for place, prefix in enumerate(prefixes):
-            start, left = prefix, None if limits is None else limits[place]
+        for place, (start, stop) in enumerate(ranges):
+            left = None if limits is None else limits[place]
             more = left != 0
             while more:
                 limit = size - len(rows) if left is None else min(size - len(rows), left)
                 chunk = self.scan(
-                    shard, table, start=start, stop=prefix_end(prefix), limit=limit, at=at
+                    shard, table, start=start, stop=stop, limit=limit, at=at, reverse=reverse
                 )
                 places += [place] * len(chunk.rows)
                 keys += chunk.keys
@@ -61,7 +80,9 @@ class State(Versioned):
                 if left is not None:
                     left -= len(chunk.rows)
                 more = chunk.more and left != 0
-                if more:
+                if more and reverse:
+                    stop = chunk.keys[-1]
+                elif more:
                     start = chunk.keys[-1] + b"\0"
                 if len(rows) >= size:
                     yield Found(places, keys, rows)

@@ -16,6 +16,7 @@ from viewkeep.stores.contract import (
     Cut,
     Floor,
     Found,
+    KeyRange,
     Log,
     LogBatch,
     LogSplit,
@@ -174,17 +175,19 @@ class LmdbState(State, Views):
         environment = self._opened.database.shards[shard]
         return state.scan(environment, table, start, stop, limit, at, reverse, only)
 
-    def find(
+    def scan_ranges(
         self,
         shard: int,
         table: int,
-        prefixes: Sequence[bytes],
+        ranges: Sequence[KeyRange],
         at: int | None,
         *,
         limits: Sequence[int] | None = None,
+        reverse: bool = False,
         size: int = 20_000,
     ) -> Iterator[Found]:
-        return state.find(self._opened.database.shards[shard], table, prefixes, at, limits, size)
+        environment = self._opened.database.shards[shard]
+        return state.scan_ranges(environment, table, ranges, at, limits, reverse, size)
 
     def floor(
         self,

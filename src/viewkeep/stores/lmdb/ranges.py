@@ -68,7 +68,7 @@ def blocks(
             yield [key], [value]
         return
     if reverse:
-        found = _before(environment, cursor, high, db)
+        found = seek_before(environment, cursor, high, db)
         records, last, size = cursor.iterprev(), high, _FIRST_BLOCK
     else:
         found = sums.seek(environment, cursor, low, db)
@@ -91,7 +91,7 @@ def blocks(
         size = min(4 * size, _LARGEST_BLOCK)
 
 
-def _before(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows") -> bool:
+def seek_before(environment: Environment, cursor: Cursor, key: bytes, db: str = "rows") -> bool:
     """Move to the last record before a key, which is for the caller to check."""
     if not cursor.set_range(key):
         return bool(cursor.last())
@@ -136,7 +136,7 @@ def _matching_back(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Matching records backwards."""
     table, target = low[:PREFIX], high
-    found = _before(environment, cursor, high)
+    found = seek_before(environment, cursor, high)
     while found:
         key, stored = cursor.item()
         value = sums.opened(environment, key, stored)
@@ -153,7 +153,7 @@ def _matching_back(
         if before is None:
             return
         target = table + before
-        found = _before(environment, cursor, target)
+        found = seek_before(environment, cursor, target)
 
 
 def drop_rows(environment: Environment, table: int, budget: int) -> tuple[int, bool]:

@@ -35,12 +35,13 @@ from viewkeep.stores.contract import (
     Chunk,
     Floor,
     Found,
+    KeyRange,
     StateWrite,
     TableSize,
 )
 from viewkeep.stores.lmdb import sums, written_keys
 from viewkeep.stores.lmdb.environment import Cursor, Environment, Transaction, translated
-from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, walk
+from viewkeep.stores.lmdb.ranges import PREFIX, blocks, key_range, seek_before, walk
 
 _INFO = struct.Struct("<QQ")
 _INFO_KEY = b"shard"
@@ -101,34 +102,41 @@ def scan(
     return Chunk(keys[:limit], rows[:limit], len(rows) > limit)
 
 
-def find(
+def scan_ranges(
     shard: Environment,
     table: int,
-    prefixes: Sequence[bytes],
+    ranges: Sequence[KeyRange],
     at: int | None,
     limits: Sequence[int] | None,
+    reverse: bool,
     size: int,
 ) -> Iterator[Found]:
-    """The rows under each prefix as of epoch `at`: a transaction and a cursor for each batch."""
+    """The rows of each range as of epoch `at`: a transaction and a cursor for each batch."""
     visible = versions.visible
-    head = table.to_bytes(PREFIX, "big")
-    place, taken, after = 0, 0, b""  # where to go on: a prefix, rows of it so far, the last key
-    while place < len(prefixes):
+    seek = seek_before if reverse else sums.seek
+    head, (_, end) = table.to_bytes(PREFIX, "big"), key_range(table, b"", None)
+    place, taken, last = 0, 0, b""  # where to go on: a range, rows of it so far, the last key
+    while place < len(ranges):
         places, keys, rows = list[int](), list[bytes](), list[bytes]()
         room = size * ROW_BYTES
         with translated, shard.begin() as txn, txn.cursor(db=shard.dbs["rows"]) as cursor:
             _check_kept(shard, txn, at)
-            while place < len(prefixes) and len(rows) < size and room > 0:
-                full = head + prefixes[place]
+            step = cursor.prev if reverse else cursor.next
+            while place < len(ranges) and len(rows) < size and room > 0:
+                start, stop = ranges[place]
+                low, high = head + start, end if stop is None else head + stop
                 limit = size if limits is None else limits[place]
-                sought = after + b"\0" if after else full
-                found = sums.seek(shard, cursor, sought)
+                if last and reverse:
+                    high = last
+                elif last:
+                    low = last + b"\0"
+                found = low < high and seek(shard, cursor, high if reverse else low)
                 while found and taken < limit and len(rows) < size and room > 0:
                     key, stored = cursor.item()
                     value = sums.opened(shard, key, stored)
-                    if key < sought:
-                        raise sums.disordered(shard)
-                    if not key.startswith(full):
+                    if not low <= key < high:
+                        if (key < low) != reverse:
+                            raise sums.disordered(shard)
                         break
                     row = visible(value, at)
                     if row is not None:
@@ -137,12 +145,16 @@ def find(
                         rows.append(row)
                         room -= len(row)
                         taken += limits is not None
-                    after = sought = key
-                    found = cursor.next()
+                    last = key
+                    if reverse:
+                        high = key
+                    else:
+                        low = key
+                    found = step()
                 else:
                     if found and taken < limit:
-                        break  # the batch is full, and the prefix may have more
-                place, taken, after = place + 1, 0, b""
+                        break  # the batch is full, and the range may have more
+                place, taken, last = place + 1, 0, b""
         if rows:
             yield Found(places, keys, rows)
 
