@@ -316,6 +316,21 @@ def test_time_is_linear_in_the_text(name: str) -> None:
     assert _growth(run, 10_000) < 3
 
 
+def test_long_patterns_are_linear_or_have_no_value() -> None:
+    """As bits of one number, places of a `_` took the square of the pattern: 20 s."""
+    million = 1_000_000
+    rows = pl.DataFrame(
+        {
+            "s": ["a", "a" * million, "a" * million, "a" * 5_000],
+            "p": ["_" * million, "a_" * (million // 2), "a%" * (million // 2), "%a" + "_" * 4_095],
+        }
+    )
+    made = project(rows, [("v", call("like", [S, P]))])["v"].to_list()
+    assert made == [None, None, True, True]
+    with pytest.raises(Unsupported, match="_ among more than 4,096 characters"):
+        call("like", [S, _text("a_" * 2_049)])
+
+
 def test_steps_for_each_character_are_bounded() -> None:
     with pytest.raises(Unsupported, match="too large for this function"):
         machine(regex("(?:ab){600}$"))

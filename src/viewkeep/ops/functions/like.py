@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import polars as pl
 
-from viewkeep.errors import TypeMismatch
+from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.regex import escaped
 from viewkeep.ops.functions.rowform import RowForm, RowSite
@@ -23,13 +23,16 @@ from viewkeep.ops.functions.signatures import constant_text, fixed
 from viewkeep.types import BOOLEAN, STRING, DataType
 
 ANY_TEXT, ANY_CHAR = "%", "_"
+LONGEST_PIECE = 4_096
+"""Characters between two % with a _ among them: for each, a character of a text costs one bit."""
+_CACHED = 10_000  # characters of a pattern whose matcher is kept
 _FEW = 16  # signs of a constant pattern that Rust's engine runs; its time grows with their number
 
 
-@lru_cache(maxsize=1000)
 def like_parts(pattern: str, escape: str = "\\") -> tuple[str, ...] | None:
     """The pattern as `%`, `_` and texts led by `=`; None if an escape stands before another."""
     parts: list[str] = []
+    text: list[str] = []
     chars = iter(pattern)
     for char in chars:
         if char == escape:
@@ -37,13 +40,30 @@ def like_parts(pattern: str, escape: str = "\\") -> tuple[str, ...] | None:
             if char not in (ANY_TEXT, ANY_CHAR, escape):
                 return None
         elif char in (ANY_TEXT, ANY_CHAR):
+            if text:
+                parts.append("=" + "".join(text))
+                text.clear()
             parts.append(char)
             continue
-        if parts and parts[-1][0] == "=":
-            parts[-1] += char
-        else:
-            parts.append("=" + char)
+        text.append(char)
+    if text:
+        parts.append("=" + "".join(text))
     return tuple(parts)
+
+
+def is_too_long(parts: Sequence[str]) -> bool:
+    """Whether a pattern would take quadratic time."""
+    length, any_char = 0, False
+    for part in (*parts, ANY_TEXT):
+        if part == ANY_TEXT:
+            if any_char and length > LONGEST_PIECE:
+                return True
+            length, any_char = 0, False
+        elif part == ANY_CHAR:
+            length, any_char = length + 1, True
+        else:
+            length += len(part) - 1
+    return False
 
 
 @dataclass(frozen=True)
@@ -117,11 +137,18 @@ def _piece(chars: tuple[str | None, ...]) -> _Piece:
     return _Piece(chars, None, places)
 
 
-@lru_cache(maxsize=1000)
 def like_pattern(pattern: str, escape: str = "\\") -> LikePattern | None:
-    """The matcher of a pattern; None if an escape stands before an ordinary character."""
+    """The matcher of a pattern; None if it is too long, or an escape stands before another sign."""
+    make = _kept_pattern if len(pattern) <= _CACHED else _made_pattern
+    return make(pattern, escape)
+
+
+def _made_pattern(pattern: str, escape: str) -> LikePattern | None:
     parts = like_parts(pattern, escape)
-    return None if parts is None else LikePattern(parts)
+    return None if parts is None or is_too_long(parts) else LikePattern(parts)
+
+
+_kept_pattern = lru_cache(maxsize=1000)(_made_pattern)
 
 
 def like_constant(text: pl.Expr, parts: Sequence[str]) -> pl.Expr:
@@ -159,7 +186,7 @@ def _like(fold: bool) -> Build:
             matcher = like_pattern(by, escape)
             return None if matcher is None else matcher.matches(value)
 
-        # By row: polars takes one pattern for a column. A wrong escape has no value, so it is NULL.
+        # By row: polars takes one pattern for a column. A wrong one has no value, so it is NULL.
         return each(one, pl.Boolean(), text, pattern)
 
     return build
@@ -217,10 +244,18 @@ def _resolve(name: str) -> Resolve:
             if len(escape) != 1:
                 raise TypeMismatch(f"the escape of {name} must be one character")
         pattern = constants.get(1)
-        if isinstance(pattern, str) and like_parts(pattern, escape) is None:
+        if not isinstance(pattern, str):
+            return signature
+        parts = like_parts(pattern, escape)
+        if parts is None:
             raise TypeMismatch(
                 f"in the pattern {pattern!r} an escape stands before an ordinary character",
                 hint=f"{escape} may stand before %, _ and {escape}",
+            )
+        if is_too_long(parts):
+            raise Unsupported(
+                f"a pattern of {name} has _ among more than {LONGEST_PIECE:,} characters",
+                hint=f"Put a {ANY_TEXT} between them",
             )
         return signature
 
