@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "session-does-not-wait",
         "access/sessions.py",
-        "return ahead or int(published.epoch < self._epoch)",
+        "return self._lacking(published) or int(published.epoch < self._epoch)",
         "return int(published.epoch < self._epoch)",
     ),
     Mutant(

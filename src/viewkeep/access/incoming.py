@@ -106,12 +106,9 @@ def _convert(
 
 def _advice(series: pl.Series, at: int, column: Column) -> str:
     """What a refused value is not, and for a float that is not exact what to do about it."""
-    type, value = column.type, series[at]
-    if not (
-        type.is_decimal
-        and isinstance(value, float)
-        and abs(value) < 10 ** (type.precision - type.scale)
-    ):
+    type = column.type
+    value = series[at] if series.dtype.is_float() else None
+    if value is None or not type.is_decimal or abs(value) >= 10 ** (type.precision - type.scale):
         return f"a {type}"
     return (
         f"exactly a {type}; give {in_decimal(value, type)}, or cast the column: "

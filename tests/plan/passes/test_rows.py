@@ -6,13 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from viewkeep.plan.nodes import Node
+from viewkeep.expr import Ref
+from viewkeep.plan.nodes import Aggregate, AggregateCall, Join, Match, Named, Node
 from viewkeep.plan.passes import PASSES, Pass, optimise
+from viewkeep.plan.passes.aggregate_first import aggregate_first
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.show import show
+from viewkeep.types import BIGINT
 
 from .oracle import Rows, rows_of
-from .plans import contents, plans
+from .plans import TABLES, contents, plans
+from .test_fixtures import ROWS
 
 ONCE = tuple(dict.fromkeys(PASSES))
 
@@ -49,6 +53,17 @@ def test_all_passes_keep_the_rows(case: Case) -> None:
     same(case, made)
     again = optimise(made, case.wanted)
     assert show(again) == show(made), "nothing is left to do"
+
+
+def test_sides_of_a_semi_join_may_share_names() -> None:
+    """A side that is not shown has columns of the same names, which mean other things."""
+    (t,) = (source for source in TABLES if source.table == "t")
+    a, b = (Ref(column.name, column.type) for column in t.columns if column.name in ("a", "b"))
+    counted = AggregateCall("n", "count_star", None, BIGINT)
+    node = Aggregate(Join("semi", t, t, (Match(a, b),)), (Named("a", a),), (counted,))
+    made = aggregate_first(node, Goal(frozenset({"a", "n"})))
+    assert made != node
+    same(Case(node, ["a", "n"], ROWS), made)
 
 
 def same(case: Case, made: Node) -> None:

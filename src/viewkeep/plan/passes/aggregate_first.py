@@ -431,7 +431,9 @@ class _Rewriting:
         )
 
     def _above(self, expr: Expr) -> Expr:
-        return self.right.above(self.left.above(expr))
+        made = self.left.above(expr)
+        # Columns of a side that is not shown may be called as those of the other.
+        return self.right.above(made) if self.right.shown else made
 
     def _rows(self, *beside: _Side) -> Expr | None:
         """How many rows a joined row stands for, without those sides."""
