@@ -270,6 +270,11 @@ class AwkwardTables(WrappedTables):
         _refuse_past(at)
         return self.inner.scan(part, table, **range_)
 
+    def may_have_rows(self, part: int, table: int, at: Cut) -> bool:
+        # The embedded tables know no delivered log.
+        delivered = self._store.awkwardness.is_delivered
+        return delivered or self.inner.may_have_rows(part, table, at)
+
     def scan_cells(self, part: int, table: int, *, start: bytes, limit: int) -> CellChunk:
         store = self._store
         now = store.inner.log.head()

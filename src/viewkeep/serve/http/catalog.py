@@ -49,7 +49,7 @@ class Standing(BaseModel):
         description="The age of the oldest write that no published epoch covers."
     )
     operations_per_second: float | None
-    nodes: list[dict[str, Any]]
+    logs: list[dict[str, Any]]
     views: list[dict[str, Any]]
     tables: list[str]
     operators: list[dict[str, Any]]
