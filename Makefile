@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
 .PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-all check format bench bench-peers bench-check \
-	clean
+	hbase-up hbase-down clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' \
@@ -72,6 +72,12 @@ bench-peers: $(STAMP) ## an environment under .bench/ for each system that we co
 
 bench-check: $(BENCH_STAMP) ## fails where a ratio fell by 25 %; takes JSON=out.json, or runs the quick suite
 	$(PY) benchmarks/check.py $(if $(JSON),--json $(JSON)) $(if $(PEERS),--peers $(PEERS)) $(WORKLOAD)
+
+hbase-up: ## a small HBase cluster on loopback, from Maven's jars; VIEWKEEP_HBASE_PORT=22100
+	@python3 scripts/hbase/cluster.py up
+
+hbase-down: ## end it; its data is kept
+	@python3 scripts/hbase/cluster.py down
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse .bench
