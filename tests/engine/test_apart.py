@@ -41,10 +41,11 @@ class Machines:
     """Some machines with a state folder each, and what they share."""
 
     folder: Path
+    table: bool = False  # the changelog is in the store, and not in a folder beside it
 
     def url(self, machine: str) -> str:
-        shared = f"changelog={self.folder / 'changelog'}"
-        return f"apart:{self.folder / 'db'}?state={self.folder / machine}&{shared}"
+        shared = "" if self.table else f"&changelog={self.folder / 'changelog'}"
+        return f"apart:{self.folder / 'db'}?state={self.folder / machine}{shared}"
 
     @contextmanager
     def on(self, machine: str) -> Iterator[ApartStore]:
@@ -58,9 +59,9 @@ class Machines:
         shutil.rmtree(self.folder / machine, ignore_errors=True)
 
 
-@pytest.fixture
-def machines(tmp_path: Path) -> Machines:
-    return Machines(tmp_path)
+@pytest.fixture(params=["folder", "table"])
+def machines(tmp_path: Path, request: pytest.FixtureRequest) -> Machines:
+    return Machines(tmp_path, request.param == "table")
 
 
 def create(machines: Machines) -> ApartStore:
@@ -100,7 +101,7 @@ def play(statements: list[str], late: list[str], history: list[tuple[str, Any]],
     """Run a history on an embedded store, and with state apart on machines that come and go."""
     random = Random(seed)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        machines = Machines(Path(folder))
+        machines = Machines(Path(folder), table=seed % 2 == 0)
         embedded = create_store(f"{folder}/embedded", shards=SHARDS, durability="relaxed")
         with closing(embedded), closing(create(machines)) as home:
             models = [History(embedded), History(home)]

@@ -18,7 +18,7 @@ import pytest
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import run_epoch
 from viewkeep.stores.apart import ApartStore, replica
-from viewkeep.stores.changelog import FolderChangelog
+from viewkeep.stores.changelog import BlobChangelog
 from viewkeep.stores.faulty import InjectedCrash
 
 from .history import History
@@ -52,7 +52,7 @@ def run(worker: ApartStore, term: int) -> bool:
 def crashing(patch: pytest.MonkeyPatch, method: str, call: int, after: bool) -> None:
     """The process dies at this call of a method of the changelog."""
     calls = Counter[str]()
-    act: Callable[..., Any] = getattr(FolderChangelog, method)
+    act: Callable[..., Any] = getattr(BlobChangelog, method)
 
     def dying(*args: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
@@ -64,7 +64,7 @@ def crashing(patch: pytest.MonkeyPatch, method: str, call: int, after: bool) -> 
             act(*args)
         raise InjectedCrash(method)
 
-    patch.setattr(FolderChangelog, method, dying)
+    patch.setattr(BlobChangelog, method, dying)
 
 
 @pytest.mark.parametrize("method", CALLS)

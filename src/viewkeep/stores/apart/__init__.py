@@ -3,6 +3,7 @@
 Law: every worker can run any shard: what its disk lacks, it replays from the changelog.
 """
 
-from viewkeep.stores.apart.store import ApartStore
+from viewkeep.stores.apart.state import ApartState
+from viewkeep.stores.apart.store import ApartStore, release_state, share_state
 
-__all__ = ["ApartStore"]
+__all__ = ["ApartState", "ApartStore", "release_state", "share_state"]

@@ -26,6 +26,7 @@ class ApartState(State):
         self.replicas = [
             Replica(folder, shard, changelog, map_size) for shard in range(self.shards)
         ]
+        self._changelog = changelog
         self._newest = 0  # epoch that this process has heard of
         self._dropped = dict[tuple[int, int], int]()  # shard and table: at which epoch
 
@@ -105,6 +106,7 @@ class ApartState(State):
     def close(self) -> None:
         for replica in self.replicas:
             replica.close()
+        self._changelog.close()
 
     def _at(self, shard: int, at: int | None) -> Environment:
         if at is not None:

@@ -2,6 +2,7 @@
 
 Law: base tables, logs, meta records and views are those of the embedded store at PATH, which other
 stores refuse to open; state is a cache in the folder of each machine, and durable in the changelog.
+Without `changelog`, it is a table of the store (`contract.blobs`).
 
 The environment variable VIEWKEEP_STATE has precedence over `state`, so that each worker of a
 cluster, which all get the same url, has a folder on its own disk.
@@ -13,15 +14,17 @@ import fcntl
 import os
 import shutil
 import threading
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from viewkeep.errors import StoreError
 from viewkeep.stores.apart.state import ApartState
-from viewkeep.stores.changelog import FolderChangelog
+from viewkeep.stores.changelog import BlobChangelog, files_of
 from viewkeep.stores.contract import Capabilities, Sizes, Store, TableSize
 from viewkeep.stores.lmdb import LmdbStore, redo
+from viewkeep.stores.lmdb.blobs import LmdbBlobs
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     SETTINGS,
@@ -29,6 +32,7 @@ from viewkeep.stores.lmdb.database import (
     create_database,
     open_database,
 )
+from viewkeep.stores.lmdb.parts import Opened
 
 VARIABLE = "VIEWKEEP_STATE"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -59,9 +63,14 @@ class ApartStore(Store):
         folder, options = _parse(path)
         if (folder / SETTINGS).exists():
             raise StoreError(f"{folder} is a database already")
-        changelog = FolderChangelog.create(options["changelog"], durability == "full")
-        settings = FolderSettings(nodes, shards, durability, map_size, changelog=changelog.id)
-        create_database(folder, settings)
+        uri, id = options["changelog"], uuid.uuid4().hex
+        if uri:
+            BlobChangelog.create(uri, files_of(uri, durability == "full"), id)
+        is_here = not uri
+        create_database(
+            folder,
+            FolderSettings(nodes, shards, durability, map_size, changelog=id, blobs=is_here),
+        )
         return cls.open(path)
 
     @classmethod
@@ -69,24 +78,24 @@ class ApartStore(Store):
         """Open an existing database; after a fork, the child opens its own."""
         folder, options = _parse(path)
         database = open_database(folder)
+        settings, inner = database.settings, LmdbStore(database)
         try:
-            settings = database.settings
             if not settings.changelog:
                 raise StoreError(f"the database at {folder} has its state; open it as {folder}")
-            sync = settings.durability == "full"
-            changelog = FolderChangelog.open(options["changelog"], sync)
+            changelog = _changelog(folder, settings, options["changelog"])
             if changelog.id != settings.changelog:
                 raise StoreError(
                     f"{changelog.uri} is the changelog of another database than {folder}"
                 )
-            replicas = Path(options["state"]).absolute() / changelog.id
             redo.complete(database.nodes)
+            replicas = Path(options["state"]).absolute() / changelog.id
+            state = share_state(replicas, settings.shards, changelog, settings.map_size)
         except BaseException:
-            database.close()
+            inner.close()
             raise
-        state = _share(replicas, settings, changelog)
-        url = f"apart:{folder}?state={options['state']}&changelog={options['changelog']}"
-        return cls(url, LmdbStore(database), state)
+        uri = options["changelog"]
+        url = f"apart:{folder}?state={options['state']}" + (f"&changelog={uri}" if uri else "")
+        return cls(url, inner, state)
 
     def ticks(self) -> object:
         return self.inner.ticks()
@@ -104,7 +113,7 @@ class ApartStore(Store):
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            _release(self.state)
+            release_state(self.state)
         self.inner.close()
 
 
@@ -115,15 +124,35 @@ def _parse(rest: str) -> tuple[Path, Mapping[str, str]]:
     if unknown := options.keys() - {"state", "changelog"}:
         raise StoreError(f"apart:{rest}: unknown options {sorted(unknown)}")
     options["state"] = os.environ.get(VARIABLE) or options.get("state", "")
-    if not path or not options["state"] or not options.get("changelog"):
+    if not path or not options["state"]:
         raise StoreError(
             f"apart:{rest}: a url of this kind is apart:PATH?state=FOLDER&changelog=FOLDER; "
-            f"the variable {VARIABLE} may give the state's folder"
+            f"the variable {VARIABLE} may give the state's folder, and the store keeps the "
+            "changelog if it has no folder"
         )
-    if "://" not in options["changelog"]:
-        options["changelog"] = os.path.abspath(options["changelog"])
+    uri = options.setdefault("changelog", "")
+    if uri and "://" not in uri:
+        options["changelog"] = os.path.abspath(uri)
     options["state"] = os.path.abspath(options["state"])
     return Path(path).absolute(), options
+
+
+def _changelog(folder: Path, settings: FolderSettings, uri: str) -> BlobChangelog:
+    """The changelog in a folder, or in the store; it lives on when the store is closed."""
+    if uri:
+        return BlobChangelog.open(uri, files_of(uri, settings.durability == "full"))
+    if not settings.blobs:
+        raise StoreError(
+            f"the changelog of {folder} is in a folder of its own; open it as "
+            f"apart:{folder}?state=FOLDER&changelog=FOLDER"
+        )
+    database = open_database(folder)
+    try:
+        blobs = LmdbBlobs(Opened(f"lmdb:{folder}", database))
+        return BlobChangelog.begin(f"apart:{folder}", blobs, settings.changelog)
+    except BaseException:
+        database.close()
+        raise
 
 
 _lock = threading.Lock()
@@ -139,18 +168,26 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _share(folder: Path, settings: FolderSettings, changelog: FolderChangelog) -> ApartState:
-    """This process's replicas in a folder: what they have replayed is known to all its stores."""
+def share_state(
+    folder: Path, shards: int, changelog: BlobChangelog, map_size: int = DEFAULT_MAP
+) -> ApartState:
+    """This process's replicas in a folder: what they have replayed is known to all its stores.
+
+    It closes the changelog. Give it back with `release_state`.
+    """
     with _lock:
         found = _shared.get((folder, changelog.uri))
-        if found is None:
+        if found is not None:
+            changelog.close()
+        else:
             _begin(folder)
-            found = ApartState(folder, settings.shards, changelog, settings.map_size), 0
+            found = ApartState(folder, shards, changelog, map_size), 0
         _shared[folder, changelog.uri] = found[0], found[1] + 1
         return found[0]
 
 
-def _release(state: ApartState) -> None:
+def release_state(state: ApartState) -> None:
+    """Give back what `share_state` gave; the last one closes it."""
     with _lock:
         for key, (candidate, uses) in list(_shared.items()):
             if candidate is state:

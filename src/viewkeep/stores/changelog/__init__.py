@@ -4,6 +4,7 @@ Law: a write of state is durable in the changelog before it is applied anywhere;
 cache of the changelog, and may be lost at any time.
 """
 
+from viewkeep.stores.changelog.blobs import BlobChangelog
 from viewkeep.stores.changelog.contract import (
     DROP,
     REVERT,
@@ -13,15 +14,16 @@ from viewkeep.stores.changelog.contract import (
     Listing,
     Missing,
 )
-from viewkeep.stores.changelog.folder import FolderChangelog
+from viewkeep.stores.changelog.files import files_of
 
 __all__ = [
     "DROP",
     "REVERT",
+    "BlobChangelog",
     "Changelog",
     "Different",
     "Entry",
-    "FolderChangelog",
     "Listing",
     "Missing",
+    "files_of",
 ]

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from viewkeep.errors import StoreError
+from viewkeep.stores.contract import Missing
+
+__all__ = ["DROP", "REVERT", "Changelog", "Different", "Entry", "Listing", "Missing"]
 
 REVERT = 0xFFFFFFFF  # the part of a record that takes epochs back; after all other parts
 DROP = 0x80000000  # parts from here on drop tables: DROP + table
-
-
-class Missing(StoreError):
-    """A record or snapshot is no longer there: it was truncated since it was listed."""
 
 
 class Different(StoreError):
@@ -94,3 +93,6 @@ class Changelog(ABC):
 
         There must be a complete snapshot of exactly that epoch, else StoreError and no change.
         """
+
+    def close(self) -> None:  # noqa: B027
+        """Release the connection, if this has one of its own."""

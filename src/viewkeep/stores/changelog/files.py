@@ -1,7 +1,6 @@
-"""Files that are written once: the few calls that a changelog needs of a file system.
+"""Blobs as files in a folder: what a changelog needs of a file system.
 
-Law: a file has its whole content or is not there; `put` never replaces one. Names are relative,
-with slashes, and sort as they are listed.
+Law: that of `contract.blobs`. Names are relative to the folder.
 
 `LocalFiles` is for a folder that the system mounts (a local disk, NFS); it syncs. `ArrowFiles` is
 for what PyArrow reaches: HDFS, S3, GCS, Azure. A file that was put must be listed from then on, by
@@ -14,7 +13,6 @@ import errno
 import os
 import shutil
 import uuid
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,41 +20,13 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from viewkeep.errors import StoreError, StoreFull
-from viewkeep.stores.changelog.contract import Missing
+from viewkeep.stores.contract import Blobs, Missing
 
 _DRAFT = ".draft-"  # names that begin so are not listed
 _ATOMIC_WRITES = ("s3", "gcs", "abfs")  # where a file appears when it is closed
 
 
-class Files(ABC):
-    """A folder of files. Methods may be called from several threads and processes."""
-
-    @abstractmethod
-    def put(self, name: str, data: bytes) -> bool:
-        """Make a file with this content durable; False if there is one of this name."""
-
-    @abstractmethod
-    def get(self, name: str) -> bytes:
-        """The content of a file. Raises Missing if it is not there."""
-
-    @abstractmethod
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder, in order; none if the folder is not there."""
-
-    @abstractmethod
-    def size(self, name: str) -> int:
-        """The bytes of a file; 0 if it is not there."""
-
-    @abstractmethod
-    def remove(self, name: str) -> None:
-        """Remove a file. It may be gone already."""
-
-    @abstractmethod
-    def remove_folder(self, name: str) -> None:
-        """Remove a folder with all that is in it. It may be gone already."""
-
-
-def files_of(uri: str, sync: bool = True) -> Files:
+def files_of(uri: str, sync: bool = True) -> Blobs:
     """The files of a folder, named by its path or by a URI; `sync` is for local ones."""
     if "://" not in uri:
         return LocalFiles(Path(uri), sync)
@@ -70,7 +40,7 @@ def files_of(uri: str, sync: bool = True) -> Files:
     return ArrowFiles(system, root)
 
 
-class LocalFiles(Files):
+class LocalFiles(Blobs):
     """Files of a folder that the system mounts."""
 
     def __init__(self, root: Path, sync: bool = True):
@@ -153,7 +123,7 @@ class LocalFiles(Files):
         shutil.rmtree(self._root / name, ignore_errors=True)
 
 
-class ArrowFiles(Files):
+class ArrowFiles(Blobs):
     """Files of a folder that PyArrow reaches.
 
     Where the system has no exclusive creation, two that put one name at the same moment may both

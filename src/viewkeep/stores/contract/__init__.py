@@ -10,10 +10,13 @@ parts, each a small contract in a file of its own:
 - `views`: the published tables, for those who read them;
 - `meta`: small records with compare-and-set.
 
+Beside them, `blobs` are what the changelog of state that is kept elsewhere asks of a store.
+
 Law, on which all else rests: a read of state at epoch e sees exactly the writes stamped at or
 before e, and applying the same writes of an epoch again changes nothing.
 """
 
+from viewkeep.stores.contract.blobs import Blobs, Missing
 from viewkeep.stores.contract.cut import BEGINNING, START, Cut, united
 from viewkeep.stores.contract.log import Log, LogBatch, LogSplit
 from viewkeep.stores.contract.meta import Meta
@@ -40,6 +43,7 @@ __all__ = [
     "NONE",
     "ROW_BYTES",
     "START",
+    "Blobs",
     "Capabilities",
     "CellChunk",
     "Changed",
@@ -54,6 +58,7 @@ __all__ = [
     "LogSplit",
     "Looks",
     "Meta",
+    "Missing",
     "Sizes",
     "State",
     "StateWrite",

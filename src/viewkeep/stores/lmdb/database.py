@@ -4,10 +4,11 @@ Law: a folder is a database exactly when it holds `viewkeep.json`, which is writ
 
     shop/
     ├── viewkeep.json      format version, nodes, shards, durability, map size, lock seconds,
-    │                      max size, the id of the changelog if state is apart
+    │                      max size; the id of the changelog of state apart, whether it is here
     ├── meta/              meta records
     ├── node-0/ ...        base rows and log of a node: dbs `rows`, `log`, `info`
-    └── shard-0/ ...       versioned state rows of a shard: dbs `rows`, `sweep`, `info`
+    ├── shard-0/ ...       versioned state rows of a shard: dbs `rows`, `sweep`, `info`
+    └── blobs/             the changelog of state that is apart, if it is here
 
 Durability `full` syncs every commit: acknowledged writes survive kill -9 and power loss. `relaxed`
 leaves syncing of base and state to the system: they survive kill -9, but a power loss may lose or
@@ -42,6 +43,7 @@ NODE_DBS = ("rows", "log", "info")
 SHARD_DBS = ("rows", "sweep", "info")
 SMALLEST = 1 << 20  # max_size; an empty database holds less
 META_DBS = ("records",)
+BLOB_DBS = ("blobs",)
 _DRAFT = ".viewkeep-"
 _DURABILITIES = ("full", "relaxed")
 
@@ -56,6 +58,7 @@ class FolderSettings:
     map_size: int = DEFAULT_MAP
     lock_seconds: float = DEFAULT_SECONDS
     changelog: str = ""  # the id of the changelog that has the state; empty: state is here
+    blobs: bool = False  # whether the changelog is in this folder too
     max_size: int | None = None  # bytes in use, after which no rows are taken (`room`)
 
     def __post_init__(self) -> None:
@@ -74,6 +77,7 @@ class FolderSettings:
             ("meta", META_DBS),
             *((f"node-{index}", NODE_DBS) for index in range(self.nodes)),
             *((f"shard-{index}", SHARD_DBS) for index in range(self.shards)),
+            *([("blobs", BLOB_DBS)] if self.blobs else []),
         ]
 
 
@@ -86,12 +90,14 @@ class DatabaseFolder:
     meta: Environment
     nodes: tuple[Environment, ...]
     shards: tuple[Environment, ...]
+    blobs: Environment | None = None
 
     def close(self) -> None:
         """Give back all environments, also those after one that cannot be synced."""
         with ExitStack() as stack:
-            for environment in (self.meta, *self.nodes, *self.shards):
-                stack.callback(release, environment)
+            for environment in (self.meta, *self.nodes, *self.shards, self.blobs):
+                if environment is not None:
+                    stack.callback(release, environment)
 
 
 def create_database(path: Path, settings: FolderSettings) -> None:
@@ -132,10 +138,10 @@ def open_database(path: Path) -> DatabaseFolder:
         for environment in opened:
             release(environment)
         raise
+    blobs = opened.pop() if settings.blobs else None
     first_shard = 1 + settings.nodes
-    return DatabaseFolder(
-        path, settings, opened[0], tuple(opened[1:first_shard]), tuple(opened[first_shard:])
-    )
+    nodes, shards = tuple(opened[1:first_shard]), tuple(opened[first_shard:])
+    return DatabaseFolder(path, settings, opened[0], nodes, shards, blobs)
 
 
 def drop_database(path: Path) -> None:
@@ -206,7 +212,7 @@ def _write_settings(path: Path, settings: FolderSettings) -> None:
     with open(private, "w", encoding="utf-8") as file:
         content = {name: value for name, value in asdict(settings).items() if value is not None}
         if not settings.changelog:
-            del content["changelog"]
+            del content["changelog"], content["blobs"]
         json.dump({"format": FORMAT, **content}, file, indent=2)
         file.flush()
         os.fsync(file.fileno())

@@ -60,7 +60,8 @@ class LmdbStore(Store):
             database.close()
             raise StoreError(
                 f"the state of the database at {path} is kept apart from it; "
-                f"open it as apart:{path}?state=FOLDER&changelog=FOLDER"
+                f"open it as apart:{path}?state=FOLDER"
+                + ("" if database.settings.blobs else "&changelog=FOLDER")
             )
         redo.complete(database.nodes)
         return cls(database)

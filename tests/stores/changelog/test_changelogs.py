@@ -1,16 +1,21 @@
-"""The changelog in a folder passes the suite, and meets files that were torn, lost or damaged."""
+"""A changelog of files or of a table passes the suite, and meets what was torn, lost or damaged."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from pyarrow import fs
 
 from viewkeep.errors import Corrupt, FormatVersion, StoreError, StoreFull
-from viewkeep.stores.changelog import Different, Entry, FolderChangelog, Missing
-from viewkeep.stores.changelog.files import ArrowFiles, Files, LocalFiles, files_of
+from viewkeep.stores.changelog import BlobChangelog, Different, Entry, Missing
+from viewkeep.stores.changelog.files import ArrowFiles, files_of
+from viewkeep.stores.lmdb.blobs import LmdbBlobs
+from viewkeep.stores.lmdb.database import FolderSettings, create_database, open_database
+from viewkeep.stores.lmdb.parts import Opened
 
 from .suite import ChangelogFactory, ChangelogSuite, changelog, record  # noqa: F401
 
@@ -18,8 +23,34 @@ from .suite import ChangelogFactory, ChangelogSuite, changelog, record  # noqa: 
 @pytest.fixture
 def changelog_factory(tmp_path: Path) -> ChangelogFactory:
     folder = str(tmp_path / "changelog")
-    FolderChangelog.create(folder)
-    return lambda: FolderChangelog.open(folder)
+    create(folder)
+    return lambda: open_changelog(folder)
+
+
+def create(uri: str) -> BlobChangelog:
+    return BlobChangelog.create(uri, files_of(uri))
+
+
+def open_changelog(uri: str) -> BlobChangelog:
+    return BlobChangelog.open(uri, files_of(uri))
+
+
+class TestTable(ChangelogSuite):
+    """The same in a table of the embedded store."""
+
+    @pytest.fixture
+    def changelog_factory(self, tmp_path: Path) -> Iterator[ChangelogFactory]:
+        create_database(
+            tmp_path / "db", FolderSettings(1, 1, "relaxed", changelog="id", blobs=True)
+        )
+        with ExitStack() as stack:
+
+            def opened() -> BlobChangelog:
+                blobs = LmdbBlobs(Opened("it", open_database(tmp_path / "db")))
+                stack.callback(blobs.close)
+                return BlobChangelog.begin("table", blobs, "id")
+
+            yield opened
 
 
 class TestLocal(ChangelogSuite):
@@ -32,7 +63,7 @@ class TestArrow(ChangelogSuite):
     @pytest.fixture
     def changelog_factory(self, tmp_path: Path) -> ChangelogFactory:
         files = ArrowFiles(fs.LocalFileSystem(), str(tmp_path))
-        return lambda: FolderChangelog("arrow", files, "id")
+        return lambda: BlobChangelog("arrow", files, "id")
 
 
 def record_file(root: Path) -> Path:
@@ -41,19 +72,19 @@ def record_file(root: Path) -> Path:
 
 
 def test_a_folder_has_one_changelog(tmp_path: Path) -> None:
-    made = FolderChangelog.create(str(tmp_path / "log"))
-    assert FolderChangelog.open(str(tmp_path / "log")).id == made.id
-    assert FolderChangelog.open(f"file://{tmp_path / 'log'}").id == made.id
+    made = create(str(tmp_path / "log"))
+    assert open_changelog(str(tmp_path / "log")).id == made.id
+    assert open_changelog(f"file://{tmp_path / 'log'}").id == made.id
     with pytest.raises(StoreError, match="changelog of a database already"):
-        FolderChangelog.create(str(tmp_path / "log"))
+        create(str(tmp_path / "log"))
     with pytest.raises(StoreError, match="is the file system mounted here"):
-        FolderChangelog.open(str(tmp_path / "other"))
+        open_changelog(str(tmp_path / "other"))
     (tmp_path / "log" / "changelog.json").write_text('{"format": 9, "id": "x"}')
     with pytest.raises(FormatVersion, match="format 9"):
-        FolderChangelog.open(str(tmp_path / "log"))
+        open_changelog(str(tmp_path / "log"))
     (tmp_path / "log" / "changelog.json").write_text('{"form')
     with pytest.raises(Corrupt, match="is damaged"):
-        FolderChangelog.open(str(tmp_path / "log"))
+        open_changelog(str(tmp_path / "log"))
 
 
 def test_unknown_kind_of_file_system() -> None:
@@ -129,27 +160,6 @@ def test_a_full_disk(changelog_factory: ChangelogFactory, monkeypatch: pytest.Mo
             log.append(0, Entry(1, 1), record(1))
     assert log.entries(0, 0).entries == []
     log.append(0, Entry(1, 1), record(1))
-
-
-@pytest.mark.parametrize("kind", ["local", "arrow"])
-def test_files_are_put_once(tmp_path: Path, kind: str) -> None:
-    files: Files = LocalFiles(tmp_path)
-    if kind == "arrow":
-        files = ArrowFiles(fs.LocalFileSystem(), str(tmp_path))
-    assert files.put("a/b", b"one")
-    assert not files.put("a/b", b"two")
-    assert files.get("a/b") == b"one"
-    assert files.names("a") == ["b"]
-    assert files.names("c") == []
-    files.remove("a/b")
-    files.remove("a/b")
-    assert files.size("a/b") == 0
-    with pytest.raises(Missing):
-        files.get("a/b")
-    files.put("a/c/d", b"")
-    files.remove_folder("a")
-    files.remove_folder("a")
-    assert files.names("a") == []
 
 
 def test_stale_writers_differ(changelog_factory: ChangelogFactory) -> None:

@@ -1,7 +1,7 @@
-"""A changelog in a folder of any file system that all workers reach.
+"""A changelog of blobs: files of any file system that all workers reach, or a store's own table.
 
-Law: that of `contract`. It rests on files that are whole or absent (`files`), and on two orders:
-a snapshot's manifest is written after its chunks, and the floor before anything below it goes.
+Law: that of `contract`. It rests on blobs that are whole or absent, and on two orders: a
+snapshot's manifest is written after its chunks, and the floor before anything below it goes.
 
     shop.changelog/
     ├── changelog.json                  format, the id of the changelog
@@ -28,7 +28,7 @@ from zlib import crc32
 from viewkeep.errors import Corrupt, FormatVersion, StoreError
 from viewkeep.stores.changelog import records
 from viewkeep.stores.changelog.contract import Changelog, Different, Entry, Listing, Missing
-from viewkeep.stores.changelog.files import Files, files_of
+from viewkeep.stores.contract import Blobs
 
 FORMAT = 1
 SETTINGS = "changelog.json"
@@ -38,30 +38,28 @@ _COMPLETE = ".json"
 _FLOOR = "floor-"
 
 
-class FolderChangelog(Changelog):
-    """The changelog in one folder."""
+class BlobChangelog(Changelog):
+    """The changelog in some blobs; `uri` says where they are."""
 
-    def __init__(self, uri: str, files: Files, id: str):
-        self.uri, self.id, self._files = uri, id, files
+    def __init__(self, uri: str, blobs: Blobs, id: str):
+        self.uri, self.id, self._blobs = uri, id, blobs
 
     @classmethod
-    def create(cls, uri: str, sync: bool = True) -> FolderChangelog:
-        """Make an empty changelog; StoreError if the folder has one."""
-        files = files_of(uri, sync)
-        id = uuid.uuid4().hex
-        if not files.put(SETTINGS, json.dumps({"format": FORMAT, "id": id}).encode()):
+    def create(cls, uri: str, blobs: Blobs, id: str = "") -> BlobChangelog:
+        """Make an empty changelog with this id, or one of its own; StoreError if there is one."""
+        id = id or uuid.uuid4().hex
+        if not blobs.put(SETTINGS, json.dumps({"format": FORMAT, "id": id}).encode()):
             raise StoreError(
                 f"{uri} is the changelog of a database already; give each database a folder of "
                 "its own"
             )
-        return cls(uri, files, id)
+        return cls(uri, blobs, id)
 
     @classmethod
-    def open(cls, uri: str, sync: bool = True) -> FolderChangelog:
-        """Open the changelog in a folder."""
-        files = files_of(uri, sync)
+    def open(cls, uri: str, blobs: Blobs) -> BlobChangelog:
+        """Open the changelog that was made there."""
         try:
-            content = json.loads(files.get(SETTINGS))
+            content = json.loads(blobs.get(SETTINGS))
             version, id = content["format"], str(content["id"])
         except Missing as error:
             raise StoreError(
@@ -73,15 +71,23 @@ class FolderChangelog(Changelog):
             raise FormatVersion(
                 f"the changelog at {uri} has format {version}, and this viewkeep reads {FORMAT}"
             )
-        return cls(uri, files, id)
+        return cls(uri, blobs, id)
+
+    @classmethod
+    def begin(cls, uri: str, blobs: Blobs, id: str) -> BlobChangelog:
+        """Open the changelog, which is made with this id if there is none."""
+        return cls.open(uri, blobs) if blobs.size(SETTINGS) else cls.create(uri, blobs, id)
+
+    def close(self) -> None:
+        self._blobs.close()
 
     # -- records -----------------------------------------------------------------------------
 
     def append(self, shard: int, entry: Entry, record: bytes) -> None:
         name = _record_name(shard, entry)
-        if self._files.put(name, record):
+        if self._blobs.put(name, record):
             return
-        present = self._files.get(name)
+        present = self._blobs.get(name)
         records.check(present, f"{self.uri}/{name}")
         if not records.same(present, record):
             raise Different(
@@ -104,18 +110,18 @@ class FolderChangelog(Changelog):
             ]
         entries = []
         for number in numbers:
-            for name in self._files.names(_log_folder(shard, number)):
+            for name in self._blobs.names(_log_folder(shard, number)):
                 entry = _entry(name)
                 if entry and after < entry.epoch and (upto is None or entry.epoch <= upto):
                     entries.append(entry)
         return Listing(sorted(entries), self._floor(shard))
 
     def read(self, shard: int, entry: Entry) -> bytes:
-        return self._files.get(_record_name(shard, entry))
+        return self._blobs.get(_record_name(shard, entry))
 
     def size(self, shard: int, after: int) -> int:
         entries = self.entries(shard, after).entries
-        return sum(self._files.size(_record_name(shard, entry)) for entry in entries)
+        return sum(self._blobs.size(_record_name(shard, entry)) for entry in entries)
 
     # -- snapshots ---------------------------------------------------------------------------
 
@@ -126,17 +132,17 @@ class FolderChangelog(Changelog):
         folder = f"{_shard_folder(shard)}/chunks-{epoch:016x}-{uuid.uuid4().hex[:8]}"
         written = []
         for number, chunk in enumerate(chunks):
-            self._files.put(f"{folder}/{number:06d}", chunk)
+            self._blobs.put(f"{folder}/{number:06d}", chunk)
             written.append([len(chunk), crc32(chunk)])
         content = {"folder": folder.rpartition("/")[2], "chunks": written}
         # An older floor must not let it count: whoever truncates looks for the epoch it names.
-        if self._files.put(manifest, json.dumps(content).encode()):
+        if self._blobs.put(manifest, json.dumps(content).encode()):
             return True
-        self._files.remove_folder(folder)
+        self._blobs.remove_folder(folder)
         return False
 
     def snapshots(self, shard: int) -> dict[int, int]:
-        names = self._files.names(_snapshot_folder(shard))
+        names = self._blobs.names(_snapshot_folder(shard))
         floor = _floor_of(names)
         found = {}
         for name in names:
@@ -152,7 +158,7 @@ class FolderChangelog(Changelog):
         folder, chunks = self._manifest(shard, epoch)
         for number, (size, checksum) in enumerate(chunks):
             name = f"{_shard_folder(shard)}/{folder}/{number:06d}"
-            chunk = self._files.get(name)
+            chunk = self._blobs.get(name)
             if len(chunk) != size or crc32(chunk) != checksum:
                 raise Corrupt(f"{self.uri}/{name} is damaged: its checksum does not match")
             yield chunk
@@ -164,44 +170,44 @@ class FolderChangelog(Changelog):
                 "complete snapshot of that epoch"
             )
         folder, kept = _snapshot_folder(shard), f"{_FLOOR}{upto:016x}"
-        self._files.put(f"{folder}/{kept}", b"")
-        names = self._files.names(folder)
+        self._blobs.put(f"{folder}/{kept}", b"")
+        names = self._blobs.names(folder)
         if _floor_of(names) > upto:
             return  # somebody has cut it further
         for name in names:
             is_old_floor = name.startswith(_FLOOR) and name < kept
             is_old_snapshot = name.endswith(_COMPLETE) and int(name[:16], 16) < upto
             if is_old_floor or is_old_snapshot:
-                self._files.remove(f"{folder}/{name}")
-        for name in self._files.names(_shard_folder(shard)):
+                self._blobs.remove(f"{folder}/{name}")
+        for name in self._blobs.names(_shard_folder(shard)):
             path = f"{_shard_folder(shard)}/{name}"
             if name.startswith("chunks-") and int(name[7:23], 16) < upto:
-                self._files.remove_folder(path)
+                self._blobs.remove_folder(path)
             elif name.startswith("log-"):
                 number = int(name[4:], 16)
                 if (number + 1) * _EPOCHS - 1 <= upto:
-                    self._files.remove_folder(path)
+                    self._blobs.remove_folder(path)
                 elif number * _EPOCHS <= upto:
-                    for record in self._files.names(path):
+                    for record in self._blobs.names(path):
                         entry = _entry(record)
                         if entry and entry.epoch <= upto:
-                            self._files.remove(f"{path}/{record}")
+                            self._blobs.remove(f"{path}/{record}")
 
     # -- private -----------------------------------------------------------------------------
 
     def _manifest(self, shard: int, epoch: int) -> tuple[str, list[tuple[int, int]]]:
         name = _manifest_name(shard, epoch)
         try:
-            content = json.loads(self._files.get(name))
+            content = json.loads(self._blobs.get(name))
             return content["folder"], [(size, checksum) for size, checksum in content["chunks"]]
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(f"{self.uri}/{name} is damaged: {error}") from error
 
     def _floor(self, shard: int) -> int:
-        return _floor_of(self._files.names(_snapshot_folder(shard)))
+        return _floor_of(self._blobs.names(_snapshot_folder(shard)))
 
     def _folders(self, shard: int) -> list[int]:
-        names = self._files.names(_shard_folder(shard))
+        names = self._blobs.names(_shard_folder(shard))
         return [int(name[4:], 16) for name in names if name.startswith("log-")]
 
 
