@@ -12,7 +12,15 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from viewkeep.engine.programs import PlanVersion, newest_plan, save_definitions
+from viewkeep.engine.epochs import Epochs
+from viewkeep.engine.programs import (
+    PlanVersion,
+    Successor,
+    load_plan,
+    newest_plan,
+    save_definitions,
+    successor_name,
+)
 from viewkeep.engine.revision import extended, numbered, revise
 from viewkeep.errors import CatalogError
 from viewkeep.plan.nodes import CellSource, Source, View, sources
@@ -78,59 +86,52 @@ class Catalog:
         if_not_exists: bool = False,
         or_replace: bool = False,
         basis: PlanVersion | None = None,
-    ) -> None:
+    ) -> Sequence[str]:
         """Add a view. The pipeline loads it from the rows that are there, while others go on.
 
         `basis` is the plan that the view's SQL was understood by; what it reads must be the same.
         """
-        self.create_views([CreateView(view, if_not_exists, or_replace)], basis)
+        return self.create_views([CreateView(view, if_not_exists, or_replace)], basis)
 
-    def create_views(self, wanted: Sequence[CreateView], basis: PlanVersion | None = None) -> None:
-        """Add views in one change, all or none; each may read those before it."""
+    def create_views(
+        self, wanted: Sequence[CreateView], basis: PlanVersion | None = None
+    ) -> Sequence[str]:
+        """Add views in one change, all or none; each may read those before it.
+
+        Of a view that is replaced and answers, the new version is loaded beside it, and takes its
+        name once all of this change are loaded. The names of those are returned.
+        """
         generations = save_definitions(self.store, [statement.view for statement in wanted])
+        beside = list[str]()
 
         def change(plan: PlanVersion) -> PlanVersion | None:
-            views, generation_of = dict(plan.views), dict(plan.generations)
-            failed, repairs = dict(plan.failed), dict(plan.repairs)
-            unreadable = dict(plan.unreadable)
-            made = replace(
-                plan,
-                views=views,
-                generations=generation_of,
-                failed=failed,
-                repairs=repairs,
-                unreadable=unreadable,
-            )
-            added: dict[str, View] = {}
-            replaced = False
-            for statement, generation in zip(wanted, generations, strict=True):
-                view = statement.view
-                if view.name in views and statement.if_not_exists:
-                    continue
-                if view.name in views and statement.or_replace:
-                    _refuse_read(made, view.name)
-                    del views[view.name]
-                    failed.pop(view.name, None)
-                    repairs.pop(view.name, None)
-                    replaced = True
-                if view.name in unreadable and statement.or_replace:
-                    del unreadable[view.name]
-                    replaced = True
-                _refuse_taken(made, view.name)
-                _refuse_changed(made, view, basis or plan, added)
-                views[view.name] = added[view.name] = view
-                generation_of[view.name] = generation
-            if not added:
-                return None
-            return numbered(made) if replaced else extended(made, plan, added.values())
+            addition = _Addition(plan, wanted, basis or plan, self._answers(plan))
+            made = addition.made(generations)
+            beside[:] = addition.beside
+            return made
 
         self._commit(change)
+        return beside
+
+    def _answers(self, plan: PlanVersion) -> Callable[[str], bool]:
+        """Tells whether a view of this plan can be read now."""
+        epochs = Epochs(self.store)
+        published = epochs.read().published
+        program = load_plan(self.store, published.plan).program
+
+        def answers(name: str) -> bool:
+            placement = program.placements.get(name)
+            known = placement is not None and placement.view == plan.views.get(name)
+            out = name in plan.failed or name in plan.repairs
+            return known and not out and epochs.ready(name, published)
+
+        return answers
 
     def drop_view(self, name: str, if_exists: bool = False) -> None:
         """Remove a view that no other view is written over; its state goes as epochs go by."""
 
         def change(plan: PlanVersion) -> PlanVersion | None:
-            if name not in plan.views and name not in plan.unreadable:
+            if not (name in plan.views or name in plan.unreadable or name in plan.successors):
                 _missing(name, "view", plan.views, if_exists)
                 return None
             _refuse_read(plan, name)
@@ -170,7 +171,7 @@ class Catalog:
                 if name not in plan.failed:
                     raise CatalogError(f"view {name} has not failed, so there is nothing to repair")
             repaired.clear()
-            todo = list(names or plan.failed)
+            todo = list(names or (name for name in plan.failed if name in plan.views))
             while todo:
                 name = todo.pop()
                 repaired.add(name)
@@ -201,14 +202,118 @@ def _touching(program: Program, view: str) -> set[str]:
     return stale
 
 
+class _Addition:
+    """The views of one change: which are added, which replace others, and which of those at once.
+
+    One that answers is replaced by a successor that is loaded beside it; so is, with it, what reads
+    it. Any other is replaced at once.
+    """
+
+    def __init__(
+        self,
+        plan: PlanVersion,
+        wanted: Sequence[CreateView],
+        basis: PlanVersion,
+        answers: Callable[[str], bool],
+    ):
+        self.plan, self.wanted, self.basis, self.answers = plan, wanted, basis, answers
+        self.names = {statement.view.name for statement in wanted}
+        self.views, self.generations = dict(plan.views), dict(plan.generations)
+        self.origins, self.successors = dict(plan.origins), dict(plan.successors)
+        self.failed, self.repairs = dict(plan.failed), dict(plan.repairs)
+        self.unreadable = dict(plan.unreadable)
+        self.added: dict[str, View] = {}  # by the names that the program has for them
+        self.beside: list[str] = []
+        self.lost = False  # whether some view is no longer kept
+
+    def made(self, generations: Sequence[int]) -> PlanVersion | None:
+        """The plan with these views; None if all are there as they are."""
+        for statement, generation in zip(self.wanted, generations, strict=True):
+            self._add(statement, generation)
+        if not self.added and not self.lost:
+            return None
+        made = self._now()
+        return numbered(made) if self.lost else extended(made, self.plan, self.added.values())
+
+    def _add(self, statement: CreateView, generation: int) -> None:
+        view, name = statement.view, statement.view.name
+        is_there = name in self.views or name in self.successors
+        if is_there and statement.if_not_exists:
+            return
+        if is_there and not statement.or_replace:
+            _refuse_taken(self._now(), name)
+        if self._is_kept(view):
+            self._forget_successor(name)
+            return
+        self._refuse_others(view)
+        reads_new = any(read in self.beside for read in view.reads)
+        if reads_new or (name in self.views and self.answers(name)):
+            self._forget_successor(name)
+            _refuse_taken(self._now(), successor_name(name))
+            successor = Successor(view, generation, self.plan.version + 1)
+            self.successors[name] = successor
+            self.added[successor.apart.name] = successor.apart
+            self.beside.append(name)
+            return
+        if statement.or_replace:
+            self._forget(name)
+        _refuse_taken(self._now(), name)
+        self.views[name] = self.added[name] = view
+        self.generations[name] = generation
+
+    def _is_kept(self, view: View) -> bool:
+        name = view.name
+        return self.views.get(name) == view and not (name in self.failed or name in self.repairs)
+
+    def _refuse_others(self, view: View) -> None:
+        """Refuse what would take a view from under another, or build on one that changes."""
+        _refuse_changed(self._now(), view, self.basis, self.names)
+        if view.name in self.views or view.name in self.successors:
+            _refuse_read(self._now(), view.name, self.names)
+        for read in view.reads:
+            if read in self.successors and read not in self.names:
+                raise CatalogError(
+                    f"{read}, which {view.name} reads, is being replaced; try again when "
+                    f"viewkeep status no longer lists {successor_name(read)}"
+                )
+
+    def _forget_successor(self, name: str) -> None:
+        self.lost |= self.successors.pop(name, None) is not None
+        self.failed.pop(successor_name(name), None)
+        self.unreadable.pop(successor_name(name), None)
+
+    def _forget(self, name: str) -> None:
+        """Let the view of this name go, with all that is known of it."""
+        self._forget_successor(name)
+        for known in (self.views, self.unreadable):
+            self.lost |= name in known
+        for items in (self.views, self.origins, self.failed, self.repairs, self.unreadable):
+            items.pop(name, None)
+
+    def _now(self) -> PlanVersion:
+        return replace(
+            self.plan,
+            views=self.views,
+            generations=self.generations,
+            origins=self.origins,
+            successors=self.successors,
+            failed=self.failed,
+            repairs=self.repairs,
+            unreadable=self.unreadable,
+        )
+
+
 def _drop(plan: PlanVersion, name: str) -> PlanVersion:
+    gone = successor_name(name)
     return replace(
         plan,
         views=_without(plan.views, name),
         generations=_without(plan.generations, name),
-        failed=_without(plan.failed, name),
+        origins=_without(plan.origins, name),
+        successors=_without(plan.successors, name),
+        failed=_without(_without(plan.failed, name), gone),
         repairs=_without(plan.repairs, name),
-        unreadable=_without(plan.unreadable, name),
+        unreadable=_without(_without(plan.unreadable, name), gone),
     )
 
 
@@ -216,9 +321,14 @@ def _without(items: Mapping[str, _T], name: str) -> dict[str, _T]:
     return {key: value for key, value in items.items() if key != name}
 
 
-def _refuse_read(plan: PlanVersion, name: str) -> None:
-    """Refuse to take away what the SQL of a view names: it could not be verified any more."""
-    if users := sorted(user for user, view in plan.views.items() if name in view.reads):
+def _refuse_read(plan: PlanVersion, name: str, besides: Container[str] = ()) -> None:
+    """Refuse to take away what the SQL of a view names: it could not be verified any more.
+
+    `besides` are views that change too.
+    """
+    coming = [successor.view for successor in plan.successors.values()]
+    readers = {view.name for view in (*plan.views.values(), *coming) if name in view.reads}
+    if users := sorted(user for user in readers if user not in besides):
         raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
 
 
@@ -226,7 +336,8 @@ def _refuse_changed(
     plan: PlanVersion, view: View, basis: PlanVersion, added: Container[str]
 ) -> None:
     """Refuse a view whose tables or views are not those that its SQL was understood by."""
-    lost = [name for name in view.reads if name not in plan.tables and name not in plan.views]
+    known = {*plan.tables, *plan.views, *plan.successors}
+    lost = [name for name in view.reads if name not in known]
     lost += [
         name
         for name in view.reads
@@ -244,8 +355,9 @@ def _those(users: list[str]) -> str:
 
 
 def _refuse_taken(plan: PlanVersion, name: str) -> None:
-    views = name in plan.views or name in plan.unreadable
-    kind = "table" if name in plan.tables else "view" if views else None
+    views = {*plan.views, *plan.unreadable, *plan.successors}
+    views |= {successor.apart.name for successor in plan.successors.values()}
+    kind = "table" if name in plan.tables else "view" if name in views else None
     if kind is not None:
         raise CatalogError(f"{kind} {name} exists already; drop it first, or choose another name")
 

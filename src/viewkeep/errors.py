@@ -12,6 +12,7 @@ ViewkeepError
 ├── Conflict               a row was not as the writer expected it
 │   └── DuplicateKey           an INSERT met an existing key
 ├── NotReady               a view is still being loaded
+│   └── PlanOutdated           a view was replaced while a query over it began; run it again
 ├── ViewFailed             a view was set aside because its epochs failed; repair or replace it
 ├── EpochGone              the epoch asked for is no longer kept
 ├── InvalidReadPoint       `at` is neither "stable", "latest" nor the number of an epoch
@@ -94,6 +95,10 @@ class DuplicateKey(Conflict):
 
 class NotReady(ViewkeepError):
     """A view is still being loaded; the message says how far it is."""
+
+
+class PlanOutdated(NotReady):
+    """A view was replaced by one with other columns while a query over it began; run it again."""
 
 
 class ViewFailed(ViewkeepError):

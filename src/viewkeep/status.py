@@ -20,7 +20,7 @@ from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lag import lag_seconds
 from viewkeep.engine.lease import holder
-from viewkeep.engine.programs import PlanVersion
+from viewkeep.engine.programs import PlanVersion, successor_name
 from viewkeep.plan.explain import title
 from viewkeep.plan.program import Program
 from viewkeep.stores.contract import Sizes, Store, TableSize
@@ -114,7 +114,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         operations_per_second=_rate(published),
         views=tuple(
             replace(_view(name, epochs, current, url), seconds=spent.get(name, (0.0, 0))[0])
-            for name in sorted({**current.views, **current.unreadable})
+            for name in sorted({*current.views, *current.unreadable, *successors(current)})
         ),
         tables=tuple(sorted(current.tables)),
         operators=_operators(current.program, sizes, costs),
@@ -146,8 +146,23 @@ def _operators(program: Program, sizes: Sizes, costs: Costs) -> tuple[OperatorSt
     return tuple(sorted(found, key=lambda operator: (-operator.bytes, operator.id)))
 
 
+def successors(plan: PlanVersion) -> dict[str, str]:
+    """The views that are to replace others, by the names they have until then, and whom."""
+    named = (*plan.successors, *plan.views)
+    known = {successor_name(name): name for name in named}
+    there = {successor.apart.name for successor in plan.successors.values()}
+    return {new: name for new, name in known.items() if new in there or new in plan.failed}
+
+
 def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str) -> ViewStatus:
-    if (failure := plan.failed.get(name)) is not None:
+    failure = plan.failed.get(name)
+    if failure is not None and (replaced := successors(plan).get(name)) is not None:
+        problem = (
+            f"the view that was to replace {replaced} failed at epoch {failure.epoch}: "
+            f"{failure.reason}. {replaced} goes on as it was"
+        )
+        return ViewStatus(name, "failed", problem=problem)
+    if failure is not None:
         return ViewStatus(name, "failed", problem=str(view_failed(name, failure, url)))
     if (reason := plan.unreadable.get(name)) is not None:
         return ViewStatus(name, "failed", problem=str(view_unreadable(name, reason)))

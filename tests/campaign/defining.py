@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from viewkeep.engine.programs import PlanVersion
+from viewkeep.engine.programs import PlanVersion, successor_name
 from viewkeep.errors import CatalogError, UnknownName
 
 from . import schema
@@ -58,7 +58,11 @@ class Names:
         """The newest plan has what was acknowledged, and nothing else."""
         if self.under_way:
             return
-        there = {name: in_duckdb(view.sql) for name, view in plan.views.items()}
+        coming = {name: successor.view for name, successor in plan.successors.items()}
+        views = {**plan.views, **coming}
+        there = {name: in_duckdb(view.sql) for name, view in views.items()}
+        # One that was to replace another and failed was acknowledged, and is not what will be.
+        self.unknown |= {name for name in views if successor_name(name) in plan.failed}
         there.update(dict.fromkeys(plan.tables, ""))
         for name in self.unknown:
             self.texts.pop(name, None)

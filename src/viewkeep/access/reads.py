@@ -30,17 +30,28 @@ from viewkeep.access.writes import BaseTable, Key
 from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs, Pin, Published
 from viewkeep.engine.identity import database_id
-from viewkeep.engine.programs import EMPTY, Failure, PlanVersion, load_plan, newest_plan, plan_key
+from viewkeep.engine.programs import (
+    EMPTY,
+    Failure,
+    PlanVersion,
+    load_plan,
+    newest_plan,
+    plan_key,
+    successor_name,
+)
+from viewkeep.engine.successors import before_replacement
 from viewkeep.errors import (
     EpochGone,
     InvalidReadPoint,
     NotReady,
+    PlanOutdated,
     UnknownName,
     ViewFailed,
     ViewkeepError,
 )
 from viewkeep.plan.nodes import CellSource, View
 from viewkeep.stores.contract import Cut, Store
+from viewkeep.types import Column
 
 At: TypeAlias = Literal["stable", "latest"] | int
 T = TypeVar("T")
@@ -97,6 +108,7 @@ class DatabaseReader:
         self.store, self.epochs, self.url = store, epochs, url
         self.watch = PublicationWatch(epochs)
         self._newest = EMPTY
+        self._shown: tuple[PlanVersion, int, PlanVersion] = (EMPTY, 0, EMPTY)
         # Readers by the newest plan, the published plan and the name; they grow by DDL only.
         self._views: dict[tuple[int, int, str], ViewRelation] = {}
         self._tables: dict[tuple[int, str], TableRelation] = {}
@@ -109,10 +121,11 @@ class DatabaseReader:
     # -- names ---------------------------------------------------------------------------------
 
     def current(self, published: int | None = None) -> PlanVersion:
-        """The newest plan version. `published` is the published plan's number where it is known.
+        """The newest plan version, with what names stand for at the published epoch.
 
-        The number of a plan stays taken after it was dropped. So if there is none after the newest
-        that we know, that is the newest still: one lookup of a record that is absent.
+        `published` is the published plan's number where it is known. The number of a plan stays
+        taken after it was dropped. So if there is none after the newest that we know, that is the
+        newest still: one lookup of a record that is absent.
         """
         if published is None:
             published = self.epochs.read().published.plan
@@ -120,7 +133,19 @@ class DatabaseReader:
             self._newest = load_plan(self.store, published)
         if self.store.meta.get(plan_key(self._newest.version + 1)) is not None:
             self._newest = newest_plan(self.store)
-        return self._newest
+        newest = self._newest
+        return newest if newest.version == published else self._as_published(newest, published)
+
+    def _as_published(self, newest: PlanVersion, published: int) -> PlanVersion:
+        """The newest plan, in which views that were replaced are those of the published plan."""
+        known = self._shown
+        if known[0] is newest and known[1] == published:
+            return known[2]
+        shown = newest
+        with suppress(EpochGone):
+            shown = before_replacement(newest, load_plan(self.store, published))
+        self._shown = (newest, published, shown)
+        return shown
 
     def open(self, name: str, point: ReadPoint) -> ViewRelation | TableRelation:
         """The reader of a table or view; UnknownName suggests near names, NotReady says how far."""
@@ -137,6 +162,16 @@ class DatabaseReader:
         if point.loading and not known.feeds.isdisjoint(point.loading):
             raise self.not_ready(name)
         return known
+
+    def open_as(
+        self, name: str, point: ReadPoint, columns: Iterable[Column]
+    ) -> ViewRelation | TableRelation:
+        """The reader of a table or view; PlanOutdated if it has no such columns at this point."""
+        found = self.open(name, point)
+        for column in columns:
+            if column.name not in found.names or found.schema[column.name].type != column.type:
+                raise PlanOutdated(f"{name} was replaced while the query began; run it again")
+        return found
 
     def table(self, name: str) -> TableRelation:
         """The reader of a base table, to be written too."""
@@ -192,11 +227,13 @@ class DatabaseReader:
         if (failure := self.current().failed.get(name)) is not None:
             raise view_failed(name, failure, self.url)
 
-    def unknown(self, name: str) -> UnknownName | ViewFailed:
+    def unknown(self, name: str) -> UnknownName | ViewFailed | NotReady:
         """The error for a name that is neither a table nor a view that can be read."""
         current = self.current()
         if (reason := current.unreadable.get(name)) is not None:
             return view_unreadable(name, reason)
+        if name in current.successors:
+            return self.not_ready(name)
         names = [*current.tables, *current.views]
         near = get_close_matches(name, names, n=1)
         if near:
@@ -207,7 +244,8 @@ class DatabaseReader:
 
     def not_ready(self, name: str) -> NotReady:
         """The error for a view that is not loaded yet."""
-        how_far = loading_of(self.epochs, name)
+        is_kept = name in self.current().views
+        how_far = loading_of(self.epochs, name if is_kept else successor_name(name))
         how_far = f"is being loaded ({how_far})" if how_far else "waits to be loaded"
         return NotReady(f"view {name} {how_far}; run the pipeline: viewkeep run {self.url}")
 

@@ -25,6 +25,7 @@ from viewkeep.engine.programs import load_plan, newest_plan
 from viewkeep.engine.report import Report, level_seconds
 from viewkeep.engine.revision import begin_repairs
 from viewkeep.engine.standstill import standstills
+from viewkeep.engine.successors import take_names
 from viewkeep.engine.views import hand_over, to_hand_over, versioned_parts
 from viewkeep.errors import EpochGone, Fenced
 from viewkeep.stores.contract import START, Cut, Store
@@ -246,6 +247,9 @@ class Epochs:
         plan = newest_plan(self.store)
         if plan.repairs:
             begin_repairs(self.store, published.cut)
+            plan = newest_plan(self.store)
+        if plan.successors:
+            take_names(self.store, published)
             plan = newest_plan(self.store)
         loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)
         head = self.store.log.head()

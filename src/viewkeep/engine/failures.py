@@ -17,6 +17,7 @@ from viewkeep.engine.blame import views_on
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.programs import Failure, PlanVersion, newest_plan
 from viewkeep.engine.revision import numbered, revise
+from viewkeep.engine.successors import given_up
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
 
@@ -53,8 +54,9 @@ def set_aside(store: Store, epoch: int, culprits: Mapping[str, str]) -> tuple[st
 
 
 def without(plan: PlanVersion, failures: Mapping[str, Failure]) -> PlanVersion:
-    """The plan with these views marked as failed."""
-    return numbered(replace(plan, failed={**plan.failed, **failures}))
+    """The plan with these views marked as failed; what was to replace others is given up."""
+    left = given_up(plan, failures)
+    return numbered(replace(left, failed={**left.failed, **failures}))
 
 
 def _why(plan: PlanVersion, view: str, failing: Collection[str], reason: str) -> str:
@@ -62,7 +64,8 @@ def _why(plan: PlanVersion, view: str, failing: Collection[str], reason: str) ->
     roots, seen, todo = list[str](), set[str](), [view]
     while todo:
         name = todo.pop()
-        below = [read for read in plan.views[name].reads if read in failing and read != name]
+        named = plan.views.get(name) or plan.program.placements[name].view
+        below = [read for read in named.reads if read in failing and read != name]
         if not below and name != view:
             roots.append(name)
         todo += [read for read in below if read not in seen]

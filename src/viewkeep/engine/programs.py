@@ -14,7 +14,7 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,6 +36,29 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Successor:
+    """A view that is loaded beside the one that answers under its name, until it takes that name.
+
+    Those of one `group` take their names together: at the epoch after the one with which all of
+    them are ready.
+    """
+
+    view: View
+    generation: int
+    group: int
+
+    @property
+    def apart(self) -> View:
+        """The view under the name that it has until then."""
+        return replace(self.view, name=successor_name(self.view.name))
+
+
+def successor_name(name: str) -> str:
+    """What a view is called while it is loaded to replace another."""
+    return f"{name} (new)"
+
+
+@dataclass(frozen=True)
 class PlanVersion:
     """All tables and views at one version.
 
@@ -44,6 +67,8 @@ class PlanVersion:
     Views that have `failed` are known but not kept: the program lacks them, and so it does those in
     `repairs`, until an epoch covers these cuts. Of views that are `unreadable`
     only the names and reasons are known: their definitions are damaged, or of another version.
+    `successors` are loaded to replace the views of their names. `origins` has the first generation
+    of a view that has replaced others, which tells it from one that was dropped and created anew.
     """
 
     version: int
@@ -55,12 +80,19 @@ class PlanVersion:
     failed: Mapping[str, Failure] = field(default_factory=dict)
     repairs: Mapping[str, Cut] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    successors: Mapping[str, Successor] = field(default_factory=dict)
+    origins: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def kept_views(self) -> list[View]:
         """The views that epochs keep: all but those that failed or wait for their repair."""
         out = {*self.failed, *self.repairs}
-        return [view for name, view in self.views.items() if name not in out]
+        kept = [view for name, view in self.views.items() if name not in out]
+        return kept + [successor.apart for successor in self.successors.values()]
+
+    def origin(self, name: str) -> int | None:
+        """What stays the same for a view while others replace it; None if there is no such view."""
+        return self.origins.get(name, self.generations.get(name))
 
     @cached_property
     def program(self) -> Program:
@@ -203,6 +235,8 @@ def _encode(plan: PlanVersion) -> bytes:
         "next_number": plan.next_number,
         "failed": {name: vars(failure) for name, failure in plan.failed.items()},
         "repairs": {name: cut.to_json() for name, cut in plan.repairs.items()},
+        "successors": {name: (s.generation, s.group) for name, s in plan.successors.items()},
+        "origins": dict(plan.origins),
         "id": uuid.uuid4().hex,  # no two plans of any databases have the same record
     }
     return json.dumps(value).encode()
@@ -218,6 +252,12 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
             views[name] = _definition(store, number)
         except Exception as error:  # whatever a damaged record leads to: the others go on
             unreadable[name] = _reason(error)
+    successors: dict[str, Successor] = {}
+    for name, (number, group) in value.get("successors", {}).items():
+        try:
+            successors[name] = Successor(_definition(store, number), number, group)
+        except Exception as error:
+            unreadable[successor_name(name)] = _reason(error)
     failed = {name: Failure(**failure) for name, failure in value.get("failed", {}).items()}
     return PlanVersion(
         version,
@@ -229,6 +269,8 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
         failed,
         {name: Cut.from_json(cut) for name, cut in value.get("repairs", {}).items()},
         unreadable,
+        successors,
+        value.get("origins", {}),
     )
 
 

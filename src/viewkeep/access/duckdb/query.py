@@ -104,7 +104,8 @@ class DuckQuery:
                     yield relation.frame([row for _, row in pairs], columns)
 
         for name, needed in self._query.columns.items():
-            relation, columns = reader.open(name, point), [column.name for column in needed]
+            relation = reader.open_as(name, point, needed)
+            columns = [column.name for column in needed]
             empty = relation.frame([], columns).to_arrow()
             into.add(name, empty, frames(relation, columns))
         return ways

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from viewkeep.access.definitions import create_statement
+from viewkeep.access.definitions import create_statement, create_view, in_order
 from viewkeep.access.duckdb.query import DuckQuery
 from viewkeep.access.reads import At, DatabaseReader
 from viewkeep.access.relations import TableRelation
@@ -30,8 +30,10 @@ from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.engine.rows.show import code as rows_code
 from viewkeep.errors import (
+    CatalogError,
     InvalidRow,
     NotReady,
+    PlanOutdated,
     SqlError,
     SqlSyntaxError,
     UnknownName,
@@ -62,6 +64,7 @@ from viewkeep.sql.statements.shapes import InsertShape, LookupShape
 from viewkeep.types import DataType
 
 _QUERY_NAME = "query"
+_TRIES = 3  # at a query whose views are replaced while it begins
 _KEPT = (st.Select, st.Update, st.Delete, DuckQuery)
 _MISSING = object()
 
@@ -112,12 +115,19 @@ class StatementRunner:
                 yield inserted
                 return
         trees = self._trees(text, parameters, dialect)
-        for tree in trees:
-            basis = self._reader.current()
-            analysed = self._analyse(tree, basis)
-            if len(trees) == 1 and isinstance(analysed.statement, _KEPT):
-                self._statements.keep(text, parameters, dialect, analysed)
-            yield self._run(analysed, at)
+        for place, tree in enumerate(trees):
+            for left in reversed(range(_TRIES)):
+                analysed = self._analyse(tree, self._reader.current())
+                if len(trees) == 1 and isinstance(analysed.statement, _KEPT):
+                    self._statements.keep(text, parameters, dialect, analysed)
+                try:
+                    result = self._run(analysed, at)
+                    break
+                except PlanOutdated:  # a view took over from another one just now
+                    if not left:
+                        raise
+                    tree = self._trees(text, parameters, dialect)[place]
+            yield result
 
     def insert_plain(self, given: PlainRows, longest_key: int | None = None) -> Result | None:
         """The result of an INSERT of many plain rows; None if analysis has to look at them.
@@ -210,7 +220,9 @@ class StatementRunner:
         analysed = self._statements.analysed(text, parameters, dialect)
         if analysed is None or analysed.basis is not self._reader.current():
             return None
-        return self._run(analysed, at)
+        with suppress(PlanOutdated):
+            return self._run(analysed, at)
+        return None
 
     def template(self, text: str, dialect: str) -> tuple[Template, list[Any]]:
         """The template of a text, and the constants in it."""
@@ -313,6 +325,31 @@ class StatementRunner:
             raise refused
         return DuckQuery(query, refused)
 
+    def _readers(self, wanted: st.CreateView, basis: PlanVersion) -> list[st.CreateView]:
+        """The views that read one that is replaced, directly or not, written over the new one."""
+        known = basis.views.get(wanted.view.name)
+        if known is None or not wanted.or_replace or known == wanted.view:
+            return []
+        made, again = {wanted.view.name: wanted.view}, list[st.CreateView]()
+        coming = {name: successor.view for name, successor in basis.successors.items()}
+        for view in in_order({**basis.views, **coming}.values()):
+            if view.name in made or made.keys().isdisjoint(view.reads):
+                continue
+            try:
+                (tree,) = parse(create_view(view))
+                statement = analyse(
+                    tree, lambda name: made.get(name) or self._resolve(name), basis.program.joins
+                )
+                assert isinstance(statement, st.CreateView)
+            except SqlError as error:
+                raise CatalogError(
+                    f"{view.name} reads {wanted.view.name} and cannot be kept over the new one: "
+                    f"{error}. Change both together: viewkeep apply"
+                ) from error
+            made[view.name] = statement.view
+            again.append(replace(statement, or_replace=True, if_not_exists=False))
+        return again
+
     def create_views(self, text: str) -> list[str]:
         """Create the views of some CREATE VIEW statements in one change; their names."""
         basis = self._reader.current()
@@ -385,9 +422,9 @@ class StatementRunner:
             case st.DropTable(name, if_exists):
                 catalog.drop_table(name, if_exists)
                 return Result(message=f"table {name} is gone")
-            case st.CreateView(view, if_not_exists, or_replace):
-                catalog.create_view(view, if_not_exists, or_replace, basis)
-                return Result(message=f"view {view.name} is there; the pipeline will load it")
+            case st.CreateView(view) as wanted:
+                beside = catalog.create_views([wanted, *self._readers(wanted, basis)], basis)
+                return Result(message=_created(view.name, beside))
             case st.DropView(name, if_exists):
                 catalog.drop_view(name, if_exists)
                 return Result(message=f"view {name} is gone")
@@ -517,6 +554,14 @@ def _inserts_query(tree: exp.Expr) -> bool:
 def _keys(predicate: Expr | None, table: TableRelation) -> update_delete.KeyValues | None:
     """The keys that a predicate names, or None if all rows must be looked at."""
     return key_values(predicate, [table.schema[name] for name in table.key])
+
+
+def _created(name: str, beside: Sequence[str]) -> str:
+    if name not in beside:
+        return f"view {name} is there; the pipeline will load it"
+    others = [other for other in beside if other != name]
+    also = f", and with it {', '.join(others)}, which read it" if others else ""
+    return f"view {name} answers as before until the new one is loaded and takes its name{also}"
 
 
 def _done(rows: int, verb: str) -> Result:

@@ -161,7 +161,8 @@ def _rows(
     reader: DatabaseReader, source: Source, conditions: list[Expr | None], point: ReadPoint
 ) -> tuple[pl.DataFrame, str]:
     """The rows of a relation that a query may need, and how they were read."""
-    relation = reader.open(source.table, point)
+    columns = [column for column in source.schema.columns if column.name != _ROW]
+    relation = reader.open_as(source.table, point, columns)
     if isinstance(relation, ViewRelation):
         rows, how = _view_rows(reader, relation, conditions, point)
         if _ROW in source.schema:

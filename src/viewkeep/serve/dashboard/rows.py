@@ -50,7 +50,8 @@ def sample_rows(db: Database, node: str) -> dict[str, Any]:
         raise UnknownName(f"the plan has no node {node[:60]}", hint="It may have changed just now")
     for name in sorted(program.placements):
         placement = program.placements[name]
-        if placement.table in operator.tables and db.epochs.ready(name):
+        shown = name in plan.views and placement.table in operator.tables
+        if shown and db.epochs.ready(name):
             return table_of(db.scan(name, limit=_SAMPLE))
     if not operator.tables:
         read = " and ".join(title_of(program.by_id[port.producer]) for port in operator.ports)
