@@ -69,11 +69,11 @@ def test_a_link_keeps_its_parameters(site: Database, serve: Serve) -> None:
 
 
 def test_links_expire_and_end_with_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = FeedLinks("secret", "db")
+    one = FeedLinks(lambda: "secret", "db")
     path, _, query = one.sign(FEED, 60).partition("?")
     assert one.opens(path, query)
-    assert not FeedLinks("another", "db").opens(path, query)
-    assert not FeedLinks("secret", "other").opens(path, query)
+    assert not FeedLinks(lambda: "another", "db").opens(path, query)
+    assert not FeedLinks(lambda: "secret", "other").opens(path, query)
     now = links.time.time()
     monkeypatch.setattr(links.time, "time", lambda: now + 61)
     assert not one.opens(path, query)

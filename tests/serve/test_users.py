@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,13 @@ import pytest
 from fastapi.routing import APIWebSocketRoute
 from starlette.routing import Route
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosedError
 
 from viewkeep.errors import InvalidSetting
 from viewkeep.serve.app import create_app
 from viewkeep.serve.credentials import Credentials
 from viewkeep.serve.guesses import FREE, Guesses
+from viewkeep.serve.http.feeds import CLOSE_CODES
 from viewkeep.serve.mysql.session.session import _HANDLERS
 from viewkeep.serve.roles import (
     ROUTES,
@@ -67,6 +70,11 @@ def message(answer: httpx.Response, status: int) -> str:
     assert answer.status_code == status, answer.text
     error: dict[str, str] = answer.json()["error"]
     return error["message"]
+
+
+async def role_of(credentials: Credentials, *given: Any) -> Role | None:
+    grant = await credentials.grant(*given)
+    return None if grant is None else grant.role
 
 
 def routes_of(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -169,7 +177,7 @@ def test_administering(ask: Callable[..., httpx.Response]) -> None:
     for name in ("rita", "willi"):
         for path in ("/v1/sql", "/dashboard/sql"):
             assert "role admin" in message(ask(name, "POST", path, json=create), 403)
-        assert "role admin" in message(ask(name, "GET", "/metrics"), 403)
+        assert ask(name, "GET", "/metrics").status_code == 200
         assert "role admin" in message(ask(name, "POST", "/dashboard/verify", json={}), 403)
         assert "role admin" in message(ask(name, "DELETE", "/dashboard/verify"), 403)
     assert ask("ada", "POST", "/v1/sql", json=create).status_code == 200
@@ -223,6 +231,103 @@ def test_links_end_when_users_change(site: Database, serve: Serve, tmp_path: Pat
         assert client.get(link).status_code == 401
 
 
+def until_refused(client: httpx.Client, path: str, **options: Any) -> float:
+    """Ask until it is refused; how many seconds that took."""
+    began = time.monotonic()
+    while client.get(path, **options).status_code == 200:
+        assert time.monotonic() - began < SLOW_SECONDS
+    return time.monotonic() - began
+
+
+def test_a_removed_user_is_out_within_a_second(
+    site: Database, serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "users"
+    rita, ada = (new_user(name, role, "x") for name, role in (("rita", "read"), ("ada", "admin")))
+    write_users(file, [rita, ada])
+    with httpx.Client(base_url=serve(site, users=file).http_url, timeout=SLOW_SECONDS) as client:
+        for name in ("rita", "ada"):
+            assert client.get("/v1/tables", auth=(name, "x")).status_code == 200
+        link = client.post(
+            "/v1/links", json={"path": "/v1/scores/changes"}, auth=("ada", "x")
+        ).json()["link"]
+        write_users(file, [ada])
+        assert until_refused(client, "/v1/tables", auth=("rita", "x")) < 1.5  # and some slack
+        assert client.get("/v1/tables", auth=("ada", "x")).status_code == 200
+        assert client.get(link).status_code == 401, "the users were others when it was signed"
+        write_users(file, [new_user("ada", "write", "y"), rita])
+        assert until_refused(client, "/v1/tables", auth=("ada", "x")) < 1.5
+        assert client.get("/v1/tables", auth=("rita", "x")).status_code == 200
+        create = {"sql": "CREATE TABLE t (k INT PRIMARY KEY)"}
+        message(client.post("/v1/sql", json=create, auth=("ada", "y")), 403)
+
+
+def test_what_a_removed_user_follows_ends(
+    site: Database,
+    serve: Serve,
+    tmp_path: Path,
+    catch_up: Callable[[], object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = tmp_path / "users"
+    rita, ada = (new_user(name, "read", "x") for name in ("rita", "ada"))
+    write_users(file, [rita, ada])
+    server = serve(site, users=file)
+    auth = ("rita", "x")
+    basic = {"Authorization": "Basic " + base64.b64encode(b"rita:x").decode()}
+
+    def change() -> None:
+        site.put("votes", {"id": 1000, "story": 1})
+        catch_up()
+
+    async def run() -> None:
+        url = server.http_url.replace("http", "ws") + "/v1/scores/changes/ws"
+        async with (
+            connect(url, additional_headers=basic) as socket,
+            httpx.AsyncClient(base_url=server.http_url, timeout=SLOW_SECONDS) as client,
+            client.stream("GET", "/v1/scores/changes", auth=auth) as stream,
+            client.stream("GET", "/dashboard/live", auth=auth) as live,
+        ):
+            assert b'"rows"' in (await socket.recv(decode=False))
+            events, samples = stream.aiter_text(), live.aiter_text()
+            assert "event: rows" in await anext(events)
+            assert "event: sample" in await anext(samples)
+            write_users(file, [ada])
+            while (await client.get("/v1/tables", auth=auth)).status_code == 200:
+                pass
+            await asyncio.to_thread(change)
+            ends = "".join([text async for text in events])
+            assert "Unauthorized" in ends
+            assert "changes" not in ends
+            async for _ in samples:
+                pass
+            assert "Unauthorized" in str(await socket.recv())
+            with pytest.raises(ConnectionClosedError) as closed:
+                await socket.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == CLOSE_CODES + 401
+
+    asyncio.run(run())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_users_file_that_breaks_changes_nothing(
+    site: Database, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "users"
+    write_users(file, [new_user("rita", "read", "x")])
+    kept = file.read_text()
+    with httpx.Client(base_url=serve(site, users=file).http_url, timeout=SLOW_SECONDS) as client:
+        ada = new_user("ada", "read", "x")
+        file.write_text("damaged")
+        while "the users stay as they were" not in caplog.text:
+            assert client.get("/v1/tables", auth=("rita", "x")).status_code == 200
+        file.write_text(kept)
+        write_users(file, [ada])
+        until_refused(client, "/v1/tables", auth=("rita", "x"))
+        assert client.get("/v1/tables", auth=("ada", "x")).status_code == 200
+
+
 def test_guesses_at_one_user(users: Path) -> None:
     """Who knows the password of one user guesses at another's no faster for it."""
     guesses = Guesses(0.01)
@@ -233,12 +338,12 @@ def test_guesses_at_one_user(users: Path) -> None:
     async def run() -> None:
         credentials = Credentials(Settings(users=users), guesses, slowly)
         for number in range(FREE + 1):
-            assert await credentials.role("10.0.0.1", "ada", b"guess %d" % number) is None
-            assert await credentials.role("10.0.0.1", "rita", b"ritax") is READ
+            assert await role_of(credentials, "10.0.0.1", "ada", b"guess %d" % number) is None
+            assert await role_of(credentials, "10.0.0.1", "rita", b"ritax") is READ
         assert {name: one.wrong for name, one in guesses._addresses.items()} == {
             "10.0.0.1 ada": FREE + 1
         }
-        assert await credentials.role("10.0.0.1", "ada", b"adax") is ADMIN
+        assert await role_of(credentials, "10.0.0.1", "ada", b"adax") is ADMIN
         assert not guesses._addresses
 
     asyncio.run(run())
@@ -257,11 +362,11 @@ def test_a_password_is_slow_to_check_once(users: Path) -> None:
     async def run() -> None:
         credentials = Credentials(Settings(users=users), guesses, slowly)
         for password, role in ((b"ritax", READ), (b"wrong", None)):
-            asked = [credentials.role("10.0.0.1", "rita", password) for _ in range(20)]
+            asked = [role_of(credentials, "10.0.0.1", "rita", password) for _ in range(20)]
             assert await asyncio.gather(*asked) == [role] * 20
         assert checks == [b"ritax", b"wrong"]
         assert [one.wrong for one in guesses._addresses.values()] == [1, 1]
-        assert await credentials.role("10.0.0.1", "rita", b"ritax") is READ
+        assert await role_of(credentials, "10.0.0.1", "rita", b"ritax") is READ
         assert len(checks) == 2
 
     asyncio.run(run())

@@ -50,7 +50,9 @@ def add(
     said = "Changed" if name in known else "Added"
     known[name] = new_user(name, role, _password(), mysql=not no_mysql)
     write_users(file, known.values())
-    console.print(f"{said} user {name} with the role {role}. Servers see it when they start.")
+    console.print(
+        f"{said} user {name} with the role {role}. Running servers see it within a second."
+    )
 
 
 @users.command()
@@ -60,7 +62,7 @@ def remove(name: Name, file: File) -> None:
     if known.pop(name, None) is None:
         raise UnknownName(f"there is no user {name} in {file}")
     write_users(file, known.values())
-    console.print(f"Removed user {name}. Servers see it when they start.")
+    console.print(f"Removed user {name}. Running servers see it within a second.")
 
 
 @users.command("list")

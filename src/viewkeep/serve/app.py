@@ -80,8 +80,10 @@ def create_app(service: Service) -> FastAPI:
 
 def feed_links(service: Service) -> FeedLinks | None:
     """What signs links to feeds; None where no password is needed."""
-    secret = service.credentials.secret
-    return None if secret is None else FeedLinks(secret, database_id(service.db.store))
+    credentials = service.credentials
+    if not credentials.needed:
+        return None
+    return FeedLinks(lambda: credentials.secret or "", database_id(service.db.store))
 
 
 class _App(FastAPI):

@@ -1,7 +1,8 @@
 """Who may ask over HTTP: passwords and roles, and no other site through a user's browser.
 
 Law: with a password or users, nothing but `/health` and `/ready` is answered to who knows none, and
-nothing that the user's role does not allow (`roles`).
+nothing that the user's role does not allow (`roles`). What is being answered ends when its user is
+removed or changed.
 Without one the server is on loopback, and answers only requests that were addressed to loopback: a
 foreign name that leads here (DNS rebinding) is refused. What writes, and a WebSocket, is refused if
 a browser sends it for a site that is not allowed. A signed link opens its feed without a password.
@@ -15,7 +16,7 @@ import binascii
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from viewkeep.serve.credentials import Credentials
+from viewkeep.serve.credentials import Credentials, Grant
 from viewkeep.serve.http.errors import Forbidden, InvalidRequest, Unauthorized
 from viewkeep.serve.links import FeedLinks
 from viewkeep.serve.roles import Role, role_for_request, role_for_sql
@@ -24,7 +25,7 @@ from viewkeep.serve.settings import Settings, checked_origin, is_loopback
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OPEN = frozenset({"/health", "/ready"})
 _ROLE = "viewkeep.role"  # of a request's scope: the role of its user
@@ -53,23 +54,45 @@ class Guarded:
             if not self._credentials.needed:
                 self._check_host(host)
                 scope[_ROLE] = Role.ADMIN
-            elif scope["path"] not in OPEN and not self._is_linked(scope):
-                client = scope.get("client") or ("",)
-                scope[_ROLE] = await self._role(headers.get(b"authorization"), client[0])
-                method = scope.get("method", "WEBSOCKET")
-                needed = role_for_request(method, scope["path"])
-                _check_role(scope[_ROLE], needed, f"{method} {scope['path']}")
+            elif scope["path"] not in OPEN:
+                grant = self._linked(scope)
+                if grant is None:
+                    client = scope.get("client") or ("",)
+                    grant = await self._grant(headers.get(b"authorization"), client[0])
+                    method = scope.get("method", "WEBSOCKET")
+                    needed = role_for_request(method, scope["path"])
+                    _check_role(grant.role, needed, f"{method} {scope['path']}")
+                scope[_ROLE] = grant.role
+                send = self._while_holding(grant, send)
             if scope["type"] == "websocket" or scope["method"] not in _SAFE:
                 _check_origin(_text(headers.get(b"origin")), host, self._origins)
         await self._app(scope, receive, send)
 
-    def _is_linked(self, scope: Scope) -> bool:
-        """Whether this reads a feed by a signed link."""
+    def _linked(self, scope: Scope) -> Grant | None:
+        """What reads a feed by a signed link."""
         if self._links is None or scope.get("method", "GET") != "GET":
-            return False
+            return None
         query = scope["query_string"]
         # The key takes 50 ms to make, and only a signature needs it.
-        return b"&signature=" in query and self._links.opens(scope["path"], query.decode("latin-1"))
+        if b"&signature=" not in query:
+            return None
+        if not self._links.opens(scope["path"], query.decode("latin-1")):
+            return None
+        return Grant(Role.READ, secret=self._credentials.secret)
+
+    def _while_holding(self, grant: Grant, send: Send) -> Send:
+        """Send as long as the grant holds, since answers of feeds last; then only why they end."""
+        held, lasts = True, False
+
+        async def checked(message: Message) -> None:
+            nonlocal held, lasts
+            if lasts and held and not self._credentials.holds(grant):
+                held = False
+                raise Unauthorized("the user has been removed or changed")
+            lasts = message["type"] in ("http.response.body", "websocket.send")
+            await send(message)
+
+        return checked
 
     def _check_host(self, host: str | None) -> None:
         name = _name_of(host)
@@ -79,7 +102,7 @@ class Guarded:
                 " to serve under another name, give it a password"
             )
 
-    async def _role(self, given: bytes | None, address: str) -> Role:
+    async def _grant(self, given: bytes | None, address: str) -> Grant:
         if given is None:
             raise Unauthorized("a password is needed: Authorization: Bearer PASSWORD, or Basic")
         scheme, _, rest = given.partition(b" ")
@@ -93,10 +116,10 @@ class Guarded:
                 name = user.decode(errors="replace")
             except (binascii.Error, ValueError):
                 offered = None
-        role = await self._credentials.role(address, name, offered)
-        if role is None:
+        grant = await self._credentials.grant(address, name, offered)
+        if grant is None:
             raise Unauthorized("the password is wrong")
-        return role
+        return grant
 
 
 def check_sql(scope: Scope, texts: Iterable[str]) -> None:

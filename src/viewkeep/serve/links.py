@@ -2,14 +2,14 @@
 
 Law: a link opens the feed it was signed for, with the parameters it was signed with, and nothing
 else, until it expires. The key is made of the password by a slow function, since whoever has a link
-could otherwise try passwords against it; a new password ends all links.
+could otherwise try passwords against it; a new password, or a change of the users, ends all links.
 """
 
 from __future__ import annotations
 
 import hmac
 import time
-from functools import cached_property
+from collections.abc import Callable
 from hashlib import scrypt
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,15 +21,23 @@ _MARK = "&signature="
 
 
 class FeedLinks:
-    """Signs links, and checks them. `database` is the id of the database they lead to."""
+    """Signs links, and checks them.
 
-    def __init__(self, password: str, database: str):
-        self._password, self._database = password, database
+    `secret` gives what the key is made of now; `database` is the id of the database they lead to.
+    """
 
-    @cached_property
+    def __init__(self, secret: Callable[[], str], database: str):
+        self._secret, self._database = secret, database
+        self._made = ("", b"")  # the last secret, and its key
+
+    @property
     def _key(self) -> bytes:
-        salt = b"viewkeep feed links of " + self._database.encode()
-        return scrypt(self._password.encode(), salt=salt, n=1 << 14, r=8, p=1, dklen=32)
+        secret = self._secret()
+        if self._made[0] != secret:
+            salt = b"viewkeep feed links of " + self._database.encode()
+            key = scrypt(secret.encode(), salt=salt, n=1 << 14, r=8, p=1, dklen=32)
+            self._made = secret, key
+        return self._made[1]
 
     def sign(self, path: str, seconds: float) -> str:
         """The link for the path of a feed with its parameters, for so long from now."""

@@ -51,7 +51,7 @@ ROUTES: dict[tuple[str, str], Role] = {
     ("POST", "/v1/{name}/delete"): _WRITE,
     ("GET", "/health"): _READ,  # open to all, as the next
     ("GET", "/ready"): _READ,
-    ("GET", "/metrics"): _ADMIN,
+    ("GET", "/metrics"): _READ,
     ("GET", "/"): _READ,
     ("GET", "/docs"): _READ,
     ("GET", "/web/{name}"): _READ,

@@ -65,6 +65,7 @@ class Service:
         self.hub = Hub(Epochs(db.store))
         self.metrics = Metrics()
         self._following: asyncio.Task[None] | None = None
+        self._users: asyncio.Task[None] | None = None
         self.credentials = Credentials(settings, Guesses(settings.guess_seconds), self.parse)
         self.feeds = 0  # that clients follow
         long_waits = LongWaits(LONG_WAIT_SECONDS, threading.Semaphore(THREADS // 2))
@@ -90,6 +91,7 @@ class Service:
         claims.never_wait()
         self.hub.start()
         self._following = asyncio.create_task(self.metrics.follow(self.hub))
+        self._users = asyncio.create_task(self.credentials.follow())
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run work that reads in a thread; Timeout after the seconds that a request may take.
@@ -178,5 +180,8 @@ class Service:
         await self.hub.stop()
         if self._following is not None:
             await self._following
+        if self._users is not None:
+            self._users.cancel()
+            await asyncio.gather(self._users, return_exceptions=True)
         for part in (self._readers, self._writers, self._parsers, self.status, self.figures):
             part.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pymysql
 import pytest
 
 from viewkeep.serve.credentials import CACHING, NATIVE, proves
-from viewkeep.serve.users import new_user, write_users
+from viewkeep.serve.users import new_user, read_users, write_users
 
 Serve = Callable[..., Any]
 
@@ -100,3 +101,28 @@ def test_proofs_are_checked_without_the_password(plugin: str) -> None:
     assert not proves(plugin, stored, nonce[::-1], answer)
     assert not proves(plugin, stored, nonce, answer[1:])
     assert not proves(plugin, stored, nonce, b"")
+
+
+def asked_until(end: float, cursor: Any) -> None:
+    while time.monotonic() < end:
+        cursor.execute("SELECT 1")
+
+
+def test_a_removed_user_is_out_within_a_second(serve: Serve, users: Path) -> None:
+    server = serve(users=users)
+    with (
+        server.connect(user="read", password="readx") as read,
+        server.connect(user="admin", password="adminx") as admin,
+    ):
+        write_users(users, [new_user("write", "write", "x"), read_users(users)["admin"]])
+        began = time.monotonic()
+        cursor = read.cursor()
+        with pytest.raises(pymysql.err.MySQLError) as raised:
+            asked_until(began + 30, cursor)
+        assert raised.value.args[0] == 1045
+        assert time.monotonic() - began < 1.5  # and some slack
+        with pytest.raises(pymysql.err.OperationalError):
+            server.connect(user="read", password="readx")
+        with admin.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            assert cursor.fetchall() == ((1,),)

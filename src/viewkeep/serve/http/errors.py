@@ -182,6 +182,9 @@ class Answering:
         except ClientGone:
             return
         except Exception as error:
+            if started and isinstance(error.__cause__, Unauthorized):  # the user has been removed
+                await send({"type": "http.response.body", "body": b""})
+                return
             if not isinstance(error, errors.ViewkeepError):
                 log.exception("a request failed: %s", scope.get("path"), exc_info=error)
             if not started and scope["type"] in ("http", "websocket"):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from viewkeep.errors import ViewkeepError
-from viewkeep.serve.mysql.faults import Fault, fault_of, unsupported
+from viewkeep.serve.mysql.faults import Fault, denied, fault_of, unsupported
 from viewkeep.serve.mysql.literals import SplitStatement
 from viewkeep.serve.mysql.protocol.answers import Answer, Done, RowsAnswer
 from viewkeep.serve.mysql.protocol.fields import (
@@ -97,6 +97,8 @@ class Connection:
                 self.idle, wire.at_once = False, None
                 if not data or data[0] == _QUIT:
                     break
+                if not self._is_welcome:
+                    raise denied(self._client.user, with_password=True)
                 with serving(wire.client):
                     await self._command(data)
                 await wire.drain()
@@ -123,6 +125,8 @@ class Connection:
             return Fault(1161, "08S01", "the client did not take what it was sent")
         if not (self.idle and self._is_in):
             return None
+        if not self._is_welcome:
+            return denied(self._client.user, with_password=True)
         if wire.began is not None and now - wire.began > settings.max_seconds:
             return Fault(1159, "08S01", "the command did not arrive in time")
         if now - max(wire.heard, self._ended) > self._session.variables.idle_seconds:
@@ -142,7 +146,7 @@ class Connection:
         self._is_in = True
 
     def _who_is(self, client: Client) -> Who:
-        return Who(client.user, self._number, client.role)
+        return Who(client.user, self._number, client.grant.role)
 
     def _welcome(self, client: Client) -> None:
         self._client = client
@@ -152,12 +156,17 @@ class Connection:
         self._session.use(client.database or "viewkeep")
         self._wire.send(ok(self._status()))
 
+    @property
+    def _is_welcome(self) -> bool:
+        """Whether the user is still as it was when it was let in."""
+        return self._shared.service.credentials.holds(self._client.grant)
+
     def _refuse(self, fault: Fault) -> None:
         self._wire.send(error(fault.code, fault.state, fault.message))
 
     def _at_once(self, data: bytes) -> bool:
         """Answer a command that takes microseconds; False if it is not one."""
-        if data[0] != _QUERY or len(data) > _SHORT or self._wire.is_full:
+        if data[0] != _QUERY or len(data) > _SHORT or self._wire.is_full or not self._is_welcome:
             return False
         try:
             text = data[1:].decode(self._session.variables.codec, "surrogateescape")

@@ -16,13 +16,14 @@ import secrets
 import ssl
 from dataclasses import dataclass, replace
 
-from viewkeep.serve.credentials import CACHING, NATIVE, Credentials
+from viewkeep.serve.credentials import CACHING, NATIVE, Credentials, Grant
 from viewkeep.serve.mysql.faults import Fault, denied
 from viewkeep.serve.mysql.protocol.packets import STATUS_AUTOCOMMIT, Cursor, Malformed
 from viewkeep.serve.mysql.protocol.wire import Wire
 from viewkeep.serve.roles import Role
 
 VERSION = "8.0.36-viewkeep"
+NOTHING = Grant(Role.READ)  # until the client has shown its password
 UTF8MB4_BIN = 46
 
 CONNECT_WITH_DB = 0x8
@@ -50,7 +51,7 @@ class Client:
     database: str
     capabilities: int
     charset: int
-    role: Role = Role.READ
+    grant: Grant = NOTHING
 
     @property
     def no_eof(self) -> bool:
@@ -79,9 +80,9 @@ async def shake(
     if context is not None and not wire.secured and credentials.needed:
         raise Fault(3159, "HY000", "this server takes connections with TLS only")
     if not credentials.needed:
-        return replace(client, role=Role.ADMIN)
+        return replace(client, grant=Grant(Role.ADMIN))
     proof = _Proof(wire, credentials, client.user)
-    return replace(client, role=await proof.given(plugin, nonce, answer))
+    return replace(client, grant=await proof.given(plugin, nonce, answer))
 
 
 async def change_user(wire: Wire, data: bytes, old: Client, credentials: Credentials) -> Client:
@@ -93,17 +94,17 @@ async def change_user(wire: Wire, data: bytes, old: Client, credentials: Credent
     charset = cursor.uint(2) if cursor.left >= 2 else old.charset
     client = Client(user, database, old.capabilities, charset)
     if not credentials.needed:
-        return replace(client, role=Role.ADMIN)
-    return replace(client, role=await _Proof(wire, credentials, user).asked(NATIVE))
+        return replace(client, grant=Grant(Role.ADMIN))
+    return replace(client, grant=await _Proof(wire, credentials, user).asked(NATIVE))
 
 
 class _Proof:
-    """Whether one client knows its password, and which role that gives."""
+    """Whether one client knows its password, and what it is let in as."""
 
     def __init__(self, wire: Wire, credentials: Credentials, user: str):
         self._wire, self._credentials, self._user = wire, credentials, user
 
-    async def given(self, plugin: str, nonce: bytes, answer: bytes) -> Role:
+    async def given(self, plugin: str, nonce: bytes, answer: bytes) -> Grant:
         """Take the answer to the greeting.
 
         A client that answers for another plugin than the greeting's is asked again for its own.
@@ -114,20 +115,20 @@ class _Proof:
             raise denied(self._user, with_password=False)
         return await self.asked(CACHING if plugin == CACHING else NATIVE)
 
-    async def asked(self, plugin: str) -> Role:
+    async def asked(self, plugin: str) -> Grant:
         """Ask for an answer to a new nonce."""
         nonce = _nonce()
         self._wire.send(b"\xfe" + plugin.encode() + b"\0" + nonce + b"\0")
         return await self._check(plugin, nonce, await self._wire.receive())
 
-    async def _check(self, plugin: str, nonce: bytes, answer: bytes) -> Role:
+    async def _check(self, plugin: str, nonce: bytes, answer: bytes) -> Grant:
         address = self._wire.address
-        role = await self._credentials.proven(address, self._user, plugin, nonce, answer)
-        if role is None:
+        grant = await self._credentials.proven(address, self._user, plugin, nonce, answer)
+        if grant is None:
             raise denied(self._user, with_password=bool(answer))
         if plugin == CACHING:
             self._wire.send(b"\x01\x03")  # the fast way: the answer was enough
-        return role
+        return grant
 
 
 def _greeting(number: int, nonce: bytes, offered: int) -> bytes:
