@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,7 +23,8 @@ from viewkeep.engine.programs import (
     successor_name,
 )
 from viewkeep.engine.revision import extended, numbered, revise
-from viewkeep.errors import CatalogError
+from viewkeep.engine.successors import before_replacement
+from viewkeep.errors import CatalogError, EpochGone
 from viewkeep.plan.nodes import CellSource, Source, View, sources
 from viewkeep.plan.program import Program, producer_id
 from viewkeep.sql.statements.nodes import CreateView
@@ -43,8 +45,11 @@ class Catalog:
         return newest_plan(self.store)
 
     def resolve(self, name: str) -> Source | View | None:
-        """The table or view of this name."""
-        plan = self.current()
+        """The table or view of this name, as readers of the published epoch have it."""
+        plan, published = self.current(), Epochs(self.store).read().published.plan
+        if plan.version != published:
+            with suppress(EpochGone):  # a later one was published just now
+                plan = before_replacement(plan, load_plan(self.store, published))
         return plan.tables.get(name) or plan.views.get(name)
 
     def create_table(self, name: str, schema: Schema, if_not_exists: bool = False) -> None:

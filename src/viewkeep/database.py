@@ -551,10 +551,9 @@ class Database:
 
     def schema(self, name: str) -> Schema:
         """The columns and key of a table or view."""
-        current, name = self.catalog.current(), name.lower()
-        found = current.tables.get(name) or current.views.get(name)
+        found = self.catalog.resolve(name.lower())
         if found is None:
-            raise self._reader.unknown(name)
+            raise self._reader.unknown(name.lower())
         return found.schema
 
     def close(self) -> None:

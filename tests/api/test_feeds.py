@@ -611,15 +611,13 @@ def test_first_rows_that_are_gone_half_way(
 @pytest.mark.parametrize(
     "statement",
     [
-        "CREATE OR REPLACE VIEW scores AS SELECT story, SUM(stars) AS votes FROM votes GROUP BY 1",
-        "CREATE OR REPLACE VIEW scores AS SELECT story, COUNT(*) AS n FROM votes GROUP BY story",
         "DROP VIEW scores",
         "DROP VIEW scores; CREATE VIEW scores AS SELECT story, COUNT(*) AS votes FROM votes "
         "GROUP BY story",
         None,
     ],
 )
-def test_a_replaced_view_ends_its_feeds(
+def test_a_view_that_is_another_ends_its_feeds(
     site: Database, catch_up: CatchUp, statement: str | None
 ) -> None:
     feed = site.subscribe("scores")
@@ -635,15 +633,98 @@ def test_a_replaced_view_ends_its_feeds(
     site.put("votes", {"id": 11, "story": 1})
     catch_up()
     for _ in range(2):
-        with pytest.raises(EpochGone, match=r"scores.*replaced, rebuilt or dropped.*anew"):
+        with pytest.raises(EpochGone, match=r"scores.*rebuilt, dropped or created anew.*Subs"):
             feed.poll()
     if statement != "DROP VIEW scores":
-        with pytest.raises(EpochGone, match="replaced, rebuilt"):
+        with pytest.raises(EpochGone, match="rebuilt, dropped or created anew"):
             site.subscribe("scores", token=token)
         assert len(site.subscribe("scores").poll()) == 1
     else:
         with pytest.raises(UnknownName):
             site.subscribe("scores", token=token)
+
+
+REPLACEMENTS = [
+    "SELECT story, SUM(stars) AS votes FROM votes GROUP BY story",
+    "SELECT COUNT(*) AS votes, story FROM votes GROUP BY story",
+    "SELECT story, id, stars FROM votes ORDER BY story, id",
+]
+
+
+@pytest.mark.parametrize("query", REPLACEMENTS)
+def test_feeds_pass_over_to_a_view_that_replaces_theirs(
+    site: Database, catch_up: CatchUp, query: str
+) -> None:
+    """An event says that what was given is void, and begins with rows of the new view."""
+    whole, one, late = site.subscribe("scores"), site.subscribe("scores", prefix=1), None
+    for feed in (whole, one):
+        (event,) = feed.poll()
+        assert event.kind == "rows"
+    old = whole.token
+    site.put("votes", {"id": 10, "story": 1, "stars": 4})
+    site.sql(f"CREATE OR REPLACE VIEW scores AS {query}")
+    published = catch_up()
+    late = site.subscribe("scores", token=old)
+    for feed in (whole, one, late):
+        rows = site.scan("scores", prefix=1 if feed is one else None).rows()
+        (event,) = feed.poll()
+        assert (event.kind, event.epoch, event.more) == ("replaced", published.epoch, False)
+        assert list(event.rows or ()) == rows
+    site.put("votes", {"id": 11, "story": 1, "stars": 4})
+    catch_up()
+    for feed in (whole, one, late, site.subscribe("scores", token=whole.token)):
+        (event,) = feed.poll()
+        assert event.kind == "changes"
+        assert [change.new for change in event.changes] != []
+        assert not feed.poll()
+
+
+def test_a_feed_passes_over_several_replacements_at_once(site: Database, catch_up: CatchUp) -> None:
+    """Also when the rows of all views in between are gone."""
+    feeds = Feeds(site._reader, seconds=0.0)
+    feed = feeds.open("scores")
+    feed.poll()
+    for query in REPLACEMENTS:
+        site.sql(f"CREATE OR REPLACE VIEW scores AS {query}")
+        site.put("votes", {"id": 10, "story": 1, "stars": 4})
+        catch_up()
+        while housekeep(site.store):
+            pass
+    (event,) = feed.poll()
+    assert event.kind == "replaced"
+    assert list(event.rows or ()) == site.scan("scores").rows()
+
+
+def test_a_prefix_that_the_new_view_cannot_have_ends_a_feed(
+    site: Database, catch_up: CatchUp
+) -> None:
+    feed = site.subscribe("scores", prefix=1)
+    feed.poll()
+    site.sql("CREATE OR REPLACE VIEW scores AS SELECT COUNT(*) AS n FROM votes")
+    catch_up()
+    for _ in range(2):
+        with pytest.raises(EpochGone, match="was replaced, and the key of scores is"):
+            feed.poll()
+
+
+def test_the_rows_of_a_replaced_view_come_in_parts(
+    site: Database, catch_up: CatchUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first part says so, and a feed can be resumed from it."""
+    monkeypatch.setattr(turns_module, "PART_ROWS", 1)
+    feed = site.subscribe("scores")
+    feed.poll()
+    site.sql(f"CREATE OR REPLACE VIEW scores AS {REPLACEMENTS[0]}")
+    catch_up()
+    (event,) = feed.poll()
+    assert (event.kind, event.more) == ("replaced", True)
+    rows = list(event.rows or ())
+    again = site.subscribe("scores", token=event.token)
+    while again.more:
+        (event,) = again.poll()
+        assert event.kind == "rows"
+        rows += event.rows or ()
+    assert rows == site.scan("scores").rows()
 
 
 def test_other_views_come_and_go(site: Database, catch_up: CatchUp) -> None:

@@ -102,6 +102,8 @@ class Follower(Actor):
             return
         one.rows, one.epoch, one.token = rows, epoch, one.feed.token
         known = self.round.expected_rows(one.view, one.feed.epoch)
+        if known is not None and one.prefix is not None:  # another view may have other columns
+            one.place = key_of(self.round.view_at(one.view, one.feed.epoch))[0]
         if known is not None and one.token is not None and not one.feed.more:
             if one.prefix is not None:
                 known = Counter({r: n for r, n in known.items() if r[one.place] == one.prefix})
@@ -125,7 +127,9 @@ class Follower(Actor):
 
 def take(event: Any, rows: Multiset, epoch: int, view: str) -> int:
     """Bring the rows of a follower up to an event; the epoch of it."""
-    if event.kind == "rows":
+    if event.kind == "replaced":
+        rows.clear()
+    if event.rows is not None:
         rows.update(multiset(tuples(event.rows)))
         return int(event.epoch)
     if event.epoch < epoch:

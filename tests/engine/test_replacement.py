@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 import viewkeep
+from viewkeep.engine import revision
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.failures import leave_out
+from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up, run_epoch
-from viewkeep.engine.programs import newest_plan, successor_name
+from viewkeep.engine.programs import PlanVersion, newest_plan, successor_name
 from viewkeep.errors import CatalogError, NotReady, UnknownName, ViewFailed
+from viewkeep.stores.contract import Store
 
 ROWS = 40
 SMALL = Limits(chunk=4)
@@ -87,6 +90,7 @@ def test_nothing_fails_between_the_plan_and_its_epoch(db: viewkeep.Database) -> 
         assert db.sql("SELECT n FROM scores WHERE story = 3").rows() == row
         assert db.get("scores", 3) == {"story": 3, "n": ROWS // 5}
         assert db.sql("DESCRIBE scores") is not None
+        assert db.schema("scores").names == ("story", "n")
         driver.epochs.publish(driver.term, opened, reports)
     assert db.get("scores", 3) == {"story": 3, "s": sum(range(3, ROWS, 5))}
     assert db.sql("SELECT s FROM scores WHERE story = 3").one() == {"s": sum(range(3, ROWS, 5))}
@@ -166,6 +170,65 @@ def test_the_old_one_again_takes_a_replacement_back(db: viewkeep.Database) -> No
     db.sql(COUNT.replace("CREATE", "CREATE OR REPLACE"))
     driver.finish()
     assert newest_plan(db.store).successors == {}
+    assert db.get("scores", 3) == {"story": 3, "n": ROWS // 5}
+
+
+def test_taking_it_back_takes_back_what_reads_it(db: viewkeep.Database) -> None:
+    db.sql("CREATE VIEW best AS SELECT story, n * 10 AS points FROM scores")
+    catch_up(db.store)
+    driver = Driver(db)
+    db.sql("CREATE OR REPLACE VIEW scores AS SELECT story, MAX(stars) AS n FROM votes GROUP BY 1")
+    driver.epoch()
+    db.sql(COUNT.replace("CREATE", "CREATE OR REPLACE"))
+    driver.finish()
+    assert newest_plan(db.store).successors == {}
+    assert db.get("best", 3) == {"story": 3, "points": 10 * (ROWS // 5)}
+
+
+def test_a_process_killed_after_its_plan_leaves_no_state_behind(
+    db: viewkeep.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a plan gives up is known to housekeeping, whenever the process that made it died."""
+    held = set(newest_plan(db.store).numbers.values())
+    commit = revision.commit_plan
+
+    def killed(store: Store, plan: PlanVersion) -> bool:
+        assert commit(store, plan)
+        raise KeyboardInterrupt
+
+    driver = Driver(db)
+    db.sql(SUM)
+    with monkeypatch.context() as patch:
+        patch.setattr(revision, "commit_plan", killed)
+        with pytest.raises(KeyboardInterrupt):
+            driver.finish()
+    driver.finish()
+    left = held - set(newest_plan(db.store).numbers.values())
+    assert left, "the old view was to have state of its own"
+    while housekeep(db.store):
+        pass
+    assert db.store.meta.get(revision.DROPPED) is None
+    assert left.isdisjoint(db.store.sizes().tables)
+
+
+def test_a_plan_that_was_never_made_drops_nothing(
+    db: viewkeep.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may die before its plan too: what it was to give up stays."""
+    held = set(newest_plan(db.store).numbers.values())
+
+    def killed(store: Store, plan: PlanVersion) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(revision, "commit_plan", killed)
+        with pytest.raises(KeyboardInterrupt):
+            db.sql("DROP VIEW scores")
+    db.sql("CREATE VIEW stars AS SELECT SUM(stars) AS s FROM votes")
+    catch_up(db.store)
+    while housekeep(db.store):
+        pass
+    assert held <= db.store.sizes().tables.keys()
     assert db.get("scores", 3) == {"story": 3, "n": ROWS // 5}
 
 

@@ -192,7 +192,7 @@ def test_refusals(client: httpx.Client) -> None:
     assert (answer.status_code, answer.json()["error"]["kind"]) == (410, "EpochGone")
 
 
-def test_a_replaced_view_ends_its_feeds(
+def test_feeds_pass_over_to_a_view_that_replaces_theirs(
     site: Database, client: httpx.Client, catch_up: CatchUp
 ) -> None:
     with client.stream("GET", "/v1/scores/changes") as answer:
@@ -201,6 +201,22 @@ def test_a_replaced_view_ends_its_feeds(
         site.sql(
             "CREATE OR REPLACE VIEW scores AS SELECT story, 1 AS one FROM votes GROUP BY story"
         )
+        epoch = catch_up().epoch
+        event = next(found)
+        rows = [{"story": story, "one": 1} for story in range(3)]
+        assert (event["kind"], event["epoch"], event["rows"]) == ("replaced", epoch, rows)
+    with client.stream("GET", "/v1/scores/changes", headers={"Last-Event-ID": token}) as answer:
+        assert next(events(answer))["kind"] == "replaced"
+
+
+def test_a_dropped_view_ends_its_feeds(
+    site: Database, client: httpx.Client, catch_up: CatchUp
+) -> None:
+    with client.stream("GET", "/v1/scores/changes") as answer:
+        found = events(answer)
+        token = next(found)["token"]
+        site.sql("DROP VIEW scores")
+        site.sql("CREATE VIEW scores AS SELECT story, 1 AS one FROM votes GROUP BY story")
         catch_up()
         last = next(found)
         assert last["kind"] == "end"
@@ -308,7 +324,7 @@ def test_socket_refusals(server: Server, path: str, code: int, kind: str) -> Non
     asyncio.run(run())
 
 
-def test_socket_of_a_replaced_view(site: Database, server: Server, catch_up: CatchUp) -> None:
+def test_socket_of_a_dropped_view(site: Database, server: Server, catch_up: CatchUp) -> None:
     async def run() -> None:
         async with socket(server, "/v1/scores/changes/ws") as made:
             await heard(made)

@@ -15,7 +15,7 @@ from functools import partial
 
 from viewkeep.engine.cells.loading import drop_chunks_before
 from viewkeep.engine.epochs import Epochs, Pin, Published
-from viewkeep.engine.programs import drop_plans_before, newest_plan
+from viewkeep.engine.programs import drop_plans_before, load_plan
 from viewkeep.engine.revision import DROPPED
 from viewkeep.engine.views import versioned_parts
 from viewkeep.stores.contract import Store
@@ -87,18 +87,22 @@ def _drop_tables(store: Store, version: int, budget: int) -> bool:
     raw = store.meta.get(DROPPED)
     if raw is None:
         return False
-    kept = set(newest_plan(store).numbers.values())
+    # A number is in use by plans in a row. One before `item["version"]` had it, so if a kept plan
+    # has it still (the noted change was never made), the oldest of those does.
+    oldest = load_plan(store, version)
+    states, tables = oldest.state_numbers, oldest.table_numbers
     left, over = [], False
     for item in json.loads(raw):
         waits, more = item["version"] > version, False
         if not waits:
             for number in item["states"]:
-                if number not in kept:
+                if number not in states:
                     for shard in range(store.state.shards):
                         for part in versioned_parts(store):
                             more |= part.drop(shard, number, budget)
             for number in item["tables"]:
-                more |= store.tables.drop(number, budget)
+                if number not in tables:
+                    more |= store.tables.drop(number, budget)
         over |= more
         if waits or more:
             left.append(item)

@@ -90,6 +90,16 @@ class PlanVersion:
         kept = [view for name, view in self.views.items() if name not in out]
         return kept + [successor.apart for successor in self.successors.values()]
 
+    @property
+    def state_numbers(self) -> set[int]:
+        """The numbers of the state tables in use."""
+        return set(self.numbers.values())
+
+    @property
+    def table_numbers(self) -> set[int]:
+        """The numbers of the base tables."""
+        return {source.number for source in self.tables.values()}
+
     def origin(self, name: str) -> int | None:
         """What stays the same for a view while others replace it; None if there is no such view."""
         return self.origins.get(name, self.generations.get(name))
@@ -210,6 +220,13 @@ def _written(view: View) -> tuple[bytes, View]:
             hint="This is an error of viewkeep; write the query in another way",
         ) from error
     return body, back
+
+
+def load_definition(store: Store, generation: int) -> View | None:
+    """The view of a definition record; None if there is none that can be read."""
+    with suppress(Exception):  # whatever a damaged record leads to
+        return _definition(store, generation)
+    return None
 
 
 def drop_plans_before(store: Store, version: int) -> None:

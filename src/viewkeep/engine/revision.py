@@ -30,12 +30,13 @@ def revise(store: Store, change: Change) -> None:
         new = replace(changed, version=old.version + 1)
         if changed.is_compiled:
             new.compiled(changed.program)
+        states = sorted(old.state_numbers - new.state_numbers)
+        tables = sorted(old.table_numbers - new.table_numbers)
+        # First, so that whoever dies in between leaves nothing behind that nobody would remove.
+        if states or tables:
+            _note_dropped(store, new.version, states, tables)
         if commit_plan(store, new):
-            break
-    states = sorted(set(old.numbers.values()) - set(new.numbers.values()))
-    tables = [s.number for name, s in old.tables.items() if name not in new.tables]
-    if states or tables:
-        _note_dropped(store, new.version, states, tables)
+            return
 
 
 def begin_repairs(store: Store, cut: Cut) -> None:
@@ -52,7 +53,10 @@ def begin_repairs(store: Store, cut: Cut) -> None:
 
 
 def _note_dropped(store: Store, version: int, states: list[int], tables: list[int]) -> None:
-    """Remember state and base tables that plan `version` no longer has, to remove them later."""
+    """Remember state and base tables that plan `version` is not to have, to remove them later.
+
+    That plan may never be made: who removes them asks the plans that are kept.
+    """
     while True:
         raw = store.meta.get(DROPPED)
         noted = json.loads(raw) if raw else []

@@ -79,8 +79,7 @@ class Service:
 
     def relation(self, name: str) -> Source | View:
         """The table or view of this name; UnknownName suggests near ones."""
-        current, name = self.db.catalog.current(), name.lower()
-        found = current.tables.get(name) or current.views.get(name)
+        found = self.db.catalog.resolve(name.lower())
         if found is None:
             self.db.schema(name)  # raises, unless it was created just now
             return self.relation(name)

@@ -3,8 +3,10 @@
 Law: the rows of the first epoch with the changes of epochs up to e applied are exactly the view at
 e, for every e. Rows and changes come in parts of bounded size; the view is at e when the part that
 says no `more` was applied. A feed resumed from a token goes on after the part of that token, with
-nothing missed and nothing doubled, or is refused with EpochGone. No state of its own is kept for
-it: the versions of the view's rows, held by a pin, are the feed.
+nothing missed and nothing doubled, or is refused with EpochGone. Where another view took the name
+in one step, the feed passes over: an event "replaced" begins anew with rows of the new view at its
+epoch. No state of its own is kept for a feed: the versions of the view's rows, held by a pin, are
+the feed.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
 from zlib import crc32
@@ -34,8 +36,8 @@ from viewkeep.access.relations import ViewRelation
 from viewkeep.access.tokens import read_bytes, read_number, read_token, write_bytes, write_token
 from viewkeep.access.writes import Key
 from viewkeep.engine.epochs import Published
-from viewkeep.engine.programs import load_plan
-from viewkeep.errors import EpochGone, InvalidToken, UnknownName
+from viewkeep.engine.programs import load_definition, load_plan
+from viewkeep.errors import EpochGone, InvalidRow, InvalidToken, UnknownName
 
 KEEP_SECONDS = 30.0  # how long a feed that nobody asks can still be resumed
 _TURN_SECONDS = 0.1  # after which a waiting feed looks whether it was closed, and asks for its pin
@@ -48,9 +50,10 @@ _ROWS, _CHANGES = "r", "c"  # in tokens: what the key is a position in
 class Event:
     """What a feed gives: rows of its first epoch, or changes of one epoch.
 
-    `more` says that further rows or changes of the same epoch follow; the view is at `epoch` when
-    it is false. `token` is where a feed that has seen this event can be resumed, in the middle of
-    an epoch too.
+    With `replaced`, another view has taken the name: what was given before is void, and these are
+    the first rows of the new one, of which the following events are. `more` says that further rows
+    or changes of the same epoch follow; the view is at `epoch` when it is false. `token` is where a
+    feed that has seen this event can be resumed, in the middle of an epoch too.
     """
 
     epoch: int
@@ -58,10 +61,16 @@ class Event:
     rows: tuple[dict[str, Any], ...] | None = None
     changes: tuple[Change, ...] = ()
     more: bool = False
+    replaced: bool = False
 
     @property
-    def kind(self) -> Literal["rows", "changes"]:
-        """Whether this is a part of the first epoch's rows, or the changes of an epoch."""
+    def kind(self) -> Literal["rows", "changes", "replaced"]:
+        """Whether this is a part of the first epoch's rows, or the changes of an epoch.
+
+        Or the first rows of a view that has replaced the one before.
+        """
+        if self.replaced:
+            return "replaced"
         return "changes" if self.rows is None else "rows"
 
 
@@ -84,6 +93,17 @@ class Feeds:
         """A feed of a view, or of the rows whose keys start with `prefix`; see `Feed`."""
         return Feed(self, view, prefix, token, progress)
 
+    def replaced(self, view: str, generation: int, at: Published) -> Identity | None:
+        """What has replaced a view of this name and generation since; None if nothing has.
+
+        One that was rebuilt, or dropped and created anew, has not been replaced.
+        """
+        now = self.identity(view, at)
+        if now is None or not now.origin <= generation != now.generation:
+            return None
+        before = load_definition(self.reader.store, generation)
+        return now if before is not None and before.name == view else None
+
     def identity(self, view: str, at: Published) -> Identity | None:
         """What a view's name stands for at an epoch; None if it has no such view."""
         known = self._identities.get((at.plan, view))
@@ -93,7 +113,9 @@ class Feeds:
         placement = plan.program.placements.get(view)
         if placement is None:
             return None
-        made = Identity(view, plan.generations[view], placement.table.number)
+        origin = plan.origin(view)
+        assert origin is not None
+        made = Identity(view, plan.generations[view], placement.table.number, origin)
         if len(self._identities) > _IDENTITIES:
             self._identities.clear()
         self._identities[at.plan, view] = made
@@ -105,14 +127,14 @@ class Feed:
 
     Ask with `next` (which waits), `poll` (which does not), or by iterating. A feed is for one
     thread; `close` may come from any. It raises EpochGone when it cannot go on: it was not asked
-    for so long that its epoch is gone, or the view was replaced, rebuilt or dropped. Then subscribe
-    anew.
+    for so long that its epoch is gone, or the view was rebuilt or dropped. Then subscribe anew.
     """
 
     def __init__(
         self, feeds: Feeds, view: str, prefix: Key | None, token: str | None, progress: bool
     ):
         self._feeds, self.view, self._progress = feeds, view.lower(), progress
+        self._prefix, self._replaced = prefix, False
         self._id = feeds.pins.new_id()
         self._closed = threading.Event()
         self._waiting: deque[tuple[Event, FeedPosition]] = deque()
@@ -121,7 +143,7 @@ class Feed:
         feeds.pins.keep(self._id, epochs.read().published.epoch)
         # Read after the pin was taken, so that this epoch and its tables stay.
         published = epochs.read().published
-        self._selection = self._select(published, prefix)
+        self._selection = self._select(published)
         self._seen = FeedPosition(published.epoch, loading=True)  # what the caller has got
         if token is not None:
             self._seen = self._resumed(token, published)
@@ -130,7 +152,7 @@ class Feed:
         if token is not None:
             self._waiting.extend(self._read())  # now, while its epoch is kept
 
-    def _select(self, published: Published, prefix: Key | None) -> Selection:
+    def _select(self, published: Published) -> Selection:
         reader = self._feeds.reader
         if self.view in reader.current().tables:
             hint = f"Make a view: CREATE VIEW ... AS SELECT * FROM {self.view}"
@@ -139,7 +161,7 @@ class Feed:
         identity = self._feeds.identity(self.view, published)
         if not isinstance(found, ViewRelation) or identity is None:
             raise reader.not_ready(self.view)
-        bounds = bounds_of(found.key_codec, found.key, self.view, prefix=prefix)
+        bounds = bounds_of(found.key_codec, found.key, self.view, prefix=self._prefix)
         return Selection(identity, found, bounds)
 
     # -- asking --------------------------------------------------------------------------------
@@ -230,10 +252,13 @@ class Feed:
             is_last = turn.after == last
             if self._progress and is_last and (not parts or parts[-1].epoch < last.epoch):
                 parts = (*parts, FeedPart(last.epoch, last))
-        return [
-            (Event(p.epoch, self._token(p.after), p.rows, p.changes, p.more), p.after)
-            for p in parts
+        events = [
+            Event(part.epoch, self._token(part.after), part.rows, part.changes, part.more)
+            for part in parts
         ]
+        if events and self._replaced:
+            self._replaced, events[0] = False, replace(events[0], replaced=True)
+        return [(event, part.after) for event, part in zip(events, parts, strict=True)]
 
     def _turn(self, published: Published) -> FeedTurn:
         turns, position = self._feeds.turns, self._read_upto
@@ -242,24 +267,42 @@ class Feed:
                 turn = turns.rows(self._selection, position)
             else:
                 turn = turns.changes(self._selection, position, published.epoch)
-            self._check_identity()
+            is_same = self._is_same()
         except EpochGone as error:
-            self._failed = EpochGone(
-                f"the feed of {self.view} cannot go on after epoch {position.epoch}: {error}. "
-                "Subscribe anew"
-            )
-            raise self._failed from error
-        return turn
+            if not self._is_same():
+                return self._passed_over()
+            raise self._fail(str(error)) from error
+        return turn if is_same else self._passed_over()
 
-    def _check_identity(self) -> None:
-        """Refuse what was read if the rows may not have been this view's.
+    def _is_same(self) -> bool:
+        """Whether what was read are this view's rows.
 
-        After reading: a table is dropped only when a plan without it was published.
+        Asked after reading: a table is dropped only when a plan without it was published.
         """
         published = self._feeds.reader.epochs.read().published
-        if self._feeds.identity(self.view, published) != self._selection.identity:
+        return self._feeds.identity(self.view, published) == self._selection.identity
+
+    def _passed_over(self) -> FeedTurn:
+        """The first rows of the view that has replaced this one; EpochGone if none has."""
+        published = self._feeds.reader.epochs.read().published
+        generation = self._selection.identity.generation
+        if self._feeds.replaced(self.view, generation, published) is None:
             self._feeds.reader.refuse_failed(self.view)
-            raise EpochGone(f"view {self.view} was replaced, rebuilt or dropped")
+            raise self._fail(f"view {self.view} was rebuilt, dropped or created anew")
+        try:
+            self._selection = self._select(published)
+        except InvalidRow as error:
+            raise self._fail(f"view {self.view} was replaced, and {error}") from error
+        self._read_upto, self._replaced = FeedPosition(published.epoch, loading=True), True
+        return self._turn(published)
+
+    def _fail(self, why: str) -> EpochGone:
+        """The error that this feed ends with."""
+        self._failed = EpochGone(
+            f"the feed of {self.view} cannot go on after epoch {self._read_upto.epoch}: {why}. "
+            "Subscribe anew"
+        )
+        return self._failed
 
     # -- tokens --------------------------------------------------------------------------------
 
@@ -279,10 +322,14 @@ class Feed:
         if len(parts) not in (4, 6):
             raise InvalidToken("the token of the feed is damaged; take it over whole")
         epoch, generation, table = (read_number(part, _WHAT) for part in parts[:3])
-        if Identity(self.view, generation, table) != self._selection.identity:
+        now = self._selection.identity
+        if (generation, table) != (now.generation, now.table):
+            if self._feeds.replaced(self.view, generation, published) == now:
+                self._replaced = True
+                return FeedPosition(published.epoch, loading=True)
             raise EpochGone(
-                f"the token is of another view than {self.view} is now: it was replaced, rebuilt "
-                "or dropped, or the token is another view's. Subscribe anew"
+                f"the token is of another view than {self.view} is now: it was rebuilt, dropped or "
+                "created anew, or the token is another view's. Subscribe anew"
             )
         position = FeedPosition(epoch)
         if len(parts) == 6:

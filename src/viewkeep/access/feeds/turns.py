@@ -41,11 +41,15 @@ class Change:
 
 
 class Identity(NamedTuple):
-    """Which rows a view's name stands for: changes if it is replaced, rebuilt, or made anew."""
+    """Which rows a view's name stands for: changes if it is replaced, rebuilt, or made anew.
+
+    `origin` stays the same while it is replaced.
+    """
 
     view: str
     generation: int
     table: int
+    origin: int
 
 
 @dataclass(frozen=True)

@@ -327,12 +327,12 @@ class StatementRunner:
 
     def _readers(self, wanted: st.CreateView, basis: PlanVersion) -> list[st.CreateView]:
         """The views that read one that is replaced, directly or not, written over the new one."""
-        known = basis.views.get(wanted.view.name)
-        if known is None or not wanted.or_replace or known == wanted.view:
+        coming = {name: successor.view for name, successor in basis.successors.items()}
+        newest = {**basis.views, **coming}
+        if not wanted.or_replace or newest.get(wanted.view.name) in (None, wanted.view):
             return []
         made, again = {wanted.view.name: wanted.view}, list[st.CreateView]()
-        coming = {name: successor.view for name, successor in basis.successors.items()}
-        for view in in_order({**basis.views, **coming}.values()):
+        for view in in_order(newest.values()):
             if view.name in made or made.keys().isdisjoint(view.reads):
                 continue
             try:
