@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from viewkeep.access.relations import TableRelation, ViewRelation
-from viewkeep.engine import join
+from viewkeep.engine.operators.join import whole
 from viewkeep.errors import QueryTooLarge
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ def test_keys_are_looked_up(shop: Database, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_joins_are_bounded(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join, "MOST_JOINED", 6)
+    monkeypatch.setattr(whole, "MOST_JOINED", 6)
     alike = "SELECT a.id FROM items a {} JOIN items b ON a.kind <=> b.kind"
     assert len(rows(shop, alike.format(""))) == 6
     assert len(rows(shop, "SELECT a.id FROM items a JOIN items b ON a.id = b.id")) == 4
-    monkeypatch.setattr(join, "MOST_JOINED", 5)
+    monkeypatch.setattr(whole, "MOST_JOINED", 5)
     for text in (alike.format(""), alike.format("FULL"), "SELECT 1 AS n FROM items a, items b"):
         with pytest.raises(QueryTooLarge, match=r"a join of the query has (6|16) rows, and 5 are"):
             shop.sql(text)

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from viewkeep.engine import amounts, join
+from viewkeep.engine import amounts
 from viewkeep.engine.loading import LoadChunk
+from viewkeep.engine.operators.sides import columns as sides
 from viewkeep.engine.steps import PLACE
 from viewkeep.stores import contract, create_store
 from viewkeep.stores.contract import ROW_BYTES, StateWrite
@@ -49,7 +50,7 @@ def test_parts_are_bounded(most: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_pieces_of_a_join_are_bounded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source, most = random.Random(seed), 500
-    monkeypatch.setattr(join, "ROWS_AT_ONCE", most)
+    monkeypatch.setattr(sides, "ROWS_AT_ONCE", most)
     groups, widest = source.choice((1, 3, 40)), source.choice((20, 2_000))
     one, other = (
         pl.DataFrame(
@@ -61,7 +62,7 @@ def test_pieces_of_a_join_are_bounded(seed: int, monkeypatch: pytest.MonkeyPatch
         )
         for name, rows in (("a", 90), ("b", 70))
     )
-    pieces = list(join._Placed(one, groups).pairs(other))
+    pieces = list(sides._Placed(one, groups).pairs(other))
     whole = pl.concat(pieces)
     assert whole.sort("a", "b").equals(
         one.join(other, on=PLACE).select(whole.columns).sort("a", "b")

@@ -16,7 +16,9 @@ import pytest
 import viewkeep
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import advance, catch_up
-from viewkeep.engine.operators import EXECUTORS, join, side
+from viewkeep.engine.operators import EXECUTORS
+from viewkeep.engine.operators.join import executor as joins
+from viewkeep.engine.operators.sides import rows as sides
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.rows import epoch as rows_lane
 from viewkeep.engine.rows.epoch import run_rows
@@ -93,8 +95,8 @@ def test_lanes_agree_where_one_lacks_a_row_form(history: History) -> None:
 def test_an_epoch_that_grows_too_large_changes_lanes(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side, "MOST_ROWS", 4)
-    monkeypatch.setattr(join, "MOST_ROWS", 4)
+    monkeypatch.setattr(sides, "MOST_ROWS", 4)
+    monkeypatch.setattr(joins, "MOST_ROWS", 4)
     taken: list[bool] = []
 
     def counted(*given: object) -> object:

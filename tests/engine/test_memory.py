@@ -49,10 +49,11 @@ import resource
 import sys
 resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[3]) << 20,) * 2)
 import viewkeep
-from viewkeep.engine import inbox, join, exchange, spool, state
+from viewkeep.engine import inbox, exchange, spool, state
+from viewkeep.engine.operators.sides import columns as sides
 from viewkeep.engine.local import catch_up
 share = int(sys.argv[2])
-join.ROWS_AT_ONCE //= share
+sides.ROWS_AT_ONCE //= share
 exchange._COMBINE_AT //= share
 exchange._SEND_AT //= share
 inbox.PART_ROWS //= share

@@ -11,9 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from viewkeep.engine import exchange, inbox, join, loading, state, topk
+from viewkeep.engine import exchange, inbox, loading, state
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import catch_up
+from viewkeep.engine.operators import top_k
+from viewkeep.engine.operators.sides import columns as sides
 from viewkeep.expr import Call, Expr, Lit, Ref
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -270,14 +272,14 @@ def test_readers_equal_recomputation(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_in_the_smallest_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read, joined, combined and sent at once changes nothing."""
-    monkeypatch.setattr(join, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(sides, "ROWS_AT_ONCE", 2)
     monkeypatch.setattr(exchange, "_COMBINE_AT", 1)
     monkeypatch.setattr(exchange, "_SEND_AT", 2)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 2)
     monkeypatch.setattr(state, "_MUCH_ROWS", 2)
     monkeypatch.setattr(inbox, "PART_ROWS", 3)
     monkeypatch.setattr(loading, "_FIRST", 1)
-    monkeypatch.setattr(topk, "_AT_ONCE", 2)
+    monkeypatch.setattr(top_k, "_AT_ONCE", 2)
     names = chosen(seed)
     play(names[:6], names[3:9], seed)
 
@@ -292,15 +294,15 @@ def test_many_more(seed: int) -> None:
 def test_a_heavy_key_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """One join key with many partners on both sides: no frame is larger than a piece."""
     largest = [0]
-    pairs = join._Placed.pairs
+    pairs = sides._Placed.pairs
 
-    def watched(self: join._Placed, others: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    def watched(self: sides._Placed, others: pl.DataFrame) -> Iterator[pl.DataFrame]:
         for part in pairs(self, others):
             largest[0] = max(largest[0], part.height, self._rows.height, others.height)
             yield part
 
-    monkeypatch.setattr(join._Placed, "pairs", watched)
-    monkeypatch.setattr(join, "ROWS_AT_ONCE", 1_000)
+    monkeypatch.setattr(sides._Placed, "pairs", watched)
+    monkeypatch.setattr(sides, "ROWS_AT_ONCE", 1_000)
     monkeypatch.setattr(state, "ROWS_AT_ONCE", 1_000)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         store = create_store(str(Path(folder) / "db"), durability="relaxed")

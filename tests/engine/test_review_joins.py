@@ -20,13 +20,14 @@ import pytest
 import viewkeep
 from viewkeep.access.relations import ViewRelation
 from viewkeep.codec.key_order import hash_keys
-from viewkeep.engine import amounts, changes, exchange, frames, join, state
+from viewkeep.engine import amounts, changes, exchange, frames, state
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch
 from viewkeep.engine.exchange import REPORT, Exchanged, Outbox, encode_keys
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.log_splits import levels_to_run, whole_logs
+from viewkeep.engine.operators.sides import columns as sides
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.report import Report
 from viewkeep.engine.spool import Message
@@ -208,7 +209,7 @@ class Play:
     def run(self, epoch: OpenEpoch, program: Program, levels: int) -> list[Report]:
         """The tasks of the first levels, in any order, number and size of pieces."""
         random, store = self.random, self.store
-        self.patch.setattr(join, "ROWS_AT_ONCE", random.choice([1, 2, 200_000]))
+        self.patch.setattr(sides, "ROWS_AT_ONCE", random.choice([1, 2, 200_000]))
         self.patch.setattr(state, "ROWS_AT_ONCE", random.choice([1, 2, 20_000]))
         self.patch.setattr(exchange, "_COMBINE_AT", random.choice([1, 100_000]))
         self.patch.setattr(exchange, "_SEND_AT", random.choice([1, 3, 400_000]))
@@ -386,7 +387,7 @@ def test_loading_from_a_join_is_sent_in_pieces(
         catch_up(model.store)
         held[0] = 0
         monkeypatch.setattr(exchange, "_SEND_AT", 200)
-        monkeypatch.setattr(join, "ROWS_AT_ONCE", 100)
+        monkeypatch.setattr(sides, "ROWS_AT_ONCE", 100)
         monkeypatch.setattr(state, "ROWS_AT_ONCE", 100)
         model.create_view(f"CREATE VIEW late AS SELECT a.id, a.k, b.id AS j, b.k AS kk {join_text}")
         catch_up(model.store)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from viewkeep.engine.operators.aggregate import AggregateExecutor
+from viewkeep.engine.operators.aggregate.executor import AggregateExecutor
 from viewkeep.engine.operators.arrange import ArrangeExecutor
 from viewkeep.engine.operators.delta import DeltaExecutor
 from viewkeep.engine.operators.executor import Executor, Fed, Reader
-from viewkeep.engine.operators.join import JoinExecutor
+from viewkeep.engine.operators.join.executor import JoinExecutor
 from viewkeep.engine.operators.threshold import ThresholdExecutor
 from viewkeep.engine.operators.top_k import TopKExecutor
 from viewkeep.engine.operators.window import WindowExecutor

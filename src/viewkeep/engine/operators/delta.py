@@ -27,7 +27,7 @@ from viewkeep.engine.exchange import Frames
 from viewkeep.engine.inbox import Inbox
 from viewkeep.engine.loading import LoadChunk
 from viewkeep.engine.operators.executor import Executor
-from viewkeep.engine.operators.side import MOST_ROWS
+from viewkeep.engine.operators.sides.rows import MOST_ROWS
 from viewkeep.engine.rows.convert import frame_of
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState

@@ -20,9 +20,11 @@ from viewkeep.codec.keys import KeyCodec, prefix_end
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
-from viewkeep.engine.join import GROUP, TableSide, whole_join
+from viewkeep.engine.groups import GROUP
 from viewkeep.engine.operators.executor import Batches, Reader
-from viewkeep.engine.operators.side import ArrangementSide
+from viewkeep.engine.operators.join.whole import whole_join
+from viewkeep.engine.operators.sides.columns import TableSide
+from viewkeep.engine.operators.sides.rows import ArrangementSide
 from viewkeep.engine.rows.delta import Rows
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import PLACE

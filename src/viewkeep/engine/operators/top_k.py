@@ -2,26 +2,45 @@
 
 Law: of a changed group as many rows are read as the result shows or skips, plus one for each that
 goes; so the cost does not grow with the group. The rows of a group lie in the order asked for.
+
+Of the changes the columns lane holds no more than the first rows of each group that come, and the
+keys that go. Without a limit the whole group is held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from viewkeep.codec.keys import KEPT
+from viewkeep.delta import KEY, WEIGHT, weighted, without
+from viewkeep.engine.amounts import amount, parts
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
+from viewkeep.engine.groups import (
+    GROUP,
+    any_cut,
+    differences,
+    frames_of_groups,
+    grouped,
+    in_order,
+    rows_of_groups,
+    sorted_by_partition,
+)
 from viewkeep.engine.operators.executor import Batches, Reader
-from viewkeep.engine.operators.side import ArrangementSide
+from viewkeep.engine.operators.sides.rows import ArrangementSide
 from viewkeep.engine.rows.delta import ColumnsNeeded, Rows, Values
 from viewkeep.engine.state import ShardState
-from viewkeep.engine.topk import run_top_k, top_rows, whole_top_k
+from viewkeep.ops.window import top_k
 from viewkeep.plan.nodes import Node, TopK
 from viewkeep.plan.program import Operator
 from viewkeep.types import Column
+
+_AT_ONCE = 100_000  # of the rows read, and of those held before only the first are kept
 
 
 class TopKExecutor(Reader):
@@ -48,14 +67,15 @@ class TopKExecutor(Reader):
     @classmethod
     def whole(cls, node: Node, inputs: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
         assert isinstance(node, TopK)
-        return whole_top_k(node, inputs[0], budget)
+        rows = sorted_by_partition(node, inputs[0], budget)
+        return top_k(rows, node.partition, node.limit, node.offset)
 
     def run_columns(self, state: ShardState, given: Batches, heard: bool) -> Iterator[pl.DataFrame]:
         if given:
-            yield from run_top_k(self.operator, state, given[port_name(0)])
+            yield from _run(self.operator, state, given[port_name(0)])
 
     def rows_from(self, state: ShardState, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        return top_rows(self.operator, state, rows)
+        return _rows_among(self.operator, state, rows)
 
     def run_rows(self, state: ShardState, boxes: Sequence[list[Rows]], heard: bool) -> Rows:
         (changes,) = self.combined(boxes)
@@ -96,3 +116,103 @@ class TopKExecutor(Reader):
 
 def _same(one: Values, other: Values) -> bool:
     return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+
+
+def _run(
+    operator: Operator, state: ShardState, changes: Iterable[pl.DataFrame]
+) -> Iterator[pl.DataFrame]:
+    """The changes of the first rows, given those of all rows. All changes of a row in one frame."""
+    node = operator.node
+    assert isinstance(node, TopK)
+    come, goes, lost = _First(operator), list[pl.Series](), Counter[bytes]()
+    for delta in changes:
+        delta = grouped(operator, delta)
+        comes = delta[WEIGHT] > 0
+        come.take(without(delta.filter(comes), WEIGHT))
+        goes.append(delta[KEY].filter(~comes))
+        lost.update(dict(delta.filter(~comes).group_by(GROUP).len().iter_rows()))
+    new, gone = come.rows(), pl.concat(goes).sort()
+    groups: list[bytes] = sorted({*new[GROUP].unique().to_list(), *lost})
+    names = [column.name for column in node.columns]
+    reach = None if node.limit is None else node.offset + node.limit
+    if reach is None:
+        before, after = _before_and_after(operator, state, groups, None, new, gone)
+        yield from differences(before, after, names)
+        return
+    limits = [reach + lost[group] for group in groups]
+    for part in parts(np.array(limits, np.int64), _AT_ONCE):
+        some = groups[part]
+        here = new.filter(pl.col(GROUP).is_between(pl.lit(some[0]), pl.lit(some[-1])))
+        before, after = _before_and_after(operator, state, some, limits[part], here, gone)
+        yield from differences(before, after, names)
+
+
+def _rows_among(
+    operator: Operator, state: ShardState, rows: pl.DataFrame
+) -> Iterator[pl.DataFrame]:
+    """The rows of the result at the epoch before that are among these."""
+    node = operator.node
+    assert isinstance(node, TopK)
+    groups = grouped(operator, rows)[GROUP].unique().to_list()
+    limits = None if node.limit is None else [node.offset + node.limit] * len(groups)
+    shown = _shown(operator, rows_of_groups(operator, state, groups, limits))
+    yield weighted(shown.drop(GROUP).join(rows.select(KEY), on=KEY, how="semi"), 1)
+
+
+class _First:
+    """Rows of groups, of which no more are held than the result shows or skips, and some."""
+
+    def __init__(self, operator: Operator):
+        self._operator, self._most = operator, _AT_ONCE
+        self._parts, self._amount = list[pl.DataFrame](), 0
+
+    def take(self, rows: pl.DataFrame) -> None:
+        """Hold rows."""
+        node = self._operator.node
+        assert isinstance(node, TopK)
+        self._parts.append(rows)
+        self._amount += amount(rows)
+        if self._amount > self._most and node.limit is not None:
+            ordered = in_order(self._operator, self.rows())
+            first = top_k(ordered, [GROUP], node.offset + node.limit)
+            self._parts, self._amount = [first], amount(first)
+            self._most = max(_AT_ONCE, 2 * self._amount)
+
+    def rows(self) -> pl.DataFrame:
+        """The rows that are held."""
+        return self._parts[0] if len(self._parts) == 1 else pl.concat(self._parts)
+
+
+def _before_and_after(
+    operator: Operator,
+    state: ShardState,
+    groups: list[bytes],
+    limits: list[int] | None,
+    come: pl.DataFrame,
+    gone: pl.Series,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows that some groups show, as they were and with their changes; `gone` is sorted."""
+    before, after = _First(operator), _First(operator)
+    for rows in frames_of_groups(operator, state, groups, limits):
+        if limits is not None and any_cut(rows[KEY]):
+            return _before_and_after(operator, state, groups, None, come, gone)
+        before.take(rows)
+        after.take(_staying(rows, gone))
+    after.take(come.select(before.rows().columns))
+    return _shown(operator, before.rows()), _shown(operator, after.rows())
+
+
+def _staying(rows: pl.DataFrame, gone: pl.Series) -> pl.DataFrame:
+    """The rows whose keys are not among those sorted ones."""
+    if rows.is_empty() or gone.is_empty():
+        return rows
+    keys = rows[KEY].sort()
+    start = gone.search_sorted(keys[:1], "left").item()
+    stop = gone.search_sorted(keys[-1:], "right").item()
+    return rows.join(gone[start:stop].to_frame(), on=KEY, how="anti")
+
+
+def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
+    node = operator.node
+    assert isinstance(node, TopK)
+    return top_k(in_order(operator, rows), [GROUP], node.limit, node.offset)

@@ -1,8 +1,4 @@
-"""Aggregate: one row per group of totals and outputs, and ordered tables of values.
-
-Law: state(new) = state(old) + gain. A group exists while it has rows; the group of an Aggregate
-without keys always. A retraction carries the row that was read.
-"""
+"""Runs an Aggregate: the rows lane, and the way into the columns lane."""
 
 from __future__ import annotations
 
@@ -24,9 +20,10 @@ from viewkeep.codec.rowsource import (
     tuple_source,
 )
 from viewkeep.delta import KEY, without
-from viewkeep.engine.aggregate import run_aggregate, whole_aggregate
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import GROUPS, SHARD, Frames, encode_keys, values_name
+from viewkeep.engine.operators.aggregate.columns import run_aggregate
+from viewkeep.engine.operators.aggregate.whole import whole_aggregate
 from viewkeep.engine.operators.executor import Fed
 from viewkeep.engine.rows.convert import columns_of, tuples_of
 from viewkeep.engine.rows.delta import Boxes, RowGains, Rows, Values

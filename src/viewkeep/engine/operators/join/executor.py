@@ -1,14 +1,4 @@
-"""Joins: the rows of one arrangement with their partners in another.
-
-Law, with L and R the sides at the epoch before and d their changes:
-
-    d(L join R) = dL join R + L join dR + dL join dR
-    d(L semi R) = dL where R has a partner after + L where that changed
-    d(L anti R) = dL where R has none after      + L where that changed
-    d(L left R) = d(L join R) + d(L anti R) with NULLs
-
-A row of the result has the key of its left row.
-"""
+"""Runs joins: the rows lane, and the way into the columns lane."""
 
 from __future__ import annotations
 
@@ -19,9 +9,10 @@ import polars as pl
 
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
-from viewkeep.engine.join import join_rows, run_join, whole_join
 from viewkeep.engine.operators.executor import Batches, Reader
-from viewkeep.engine.operators.side import MOST_ROWS, ArrangementSide
+from viewkeep.engine.operators.join.columns import join_rows, run_join
+from viewkeep.engine.operators.join.whole import whole_join
+from viewkeep.engine.operators.sides.rows import MOST_ROWS, ArrangementSide
 from viewkeep.engine.rows.delta import Rows, TooMany
 from viewkeep.engine.state import ShardState
 from viewkeep.plan.nodes import Join, Node
