@@ -11,8 +11,10 @@ from playwright.sync_api import Page, expect
 
 if TYPE_CHECKING:
     from viewkeep import Database
+    from viewkeep.engine.epochs import Published
     from viewkeep.serve.server import Server
 
+    CatchUp = Callable[[], Published]
     Open = Callable[..., Page]
 
 LEAST_CONTRAST = 4.5
@@ -116,7 +118,7 @@ def test_keyboard_walk(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
     seen: list[str] = []
-    for _ in range(80):
+    for _ in range(100):
         page.keyboard.press("Tab")
         here: dict[str, Any] = page.evaluate("""() => {
             const e = document.activeElement, style = getComputedStyle(e);
@@ -144,12 +146,58 @@ def test_keyboard_walk(page: Page) -> None:
 
 
 def test_narrow_screens_scroll_one_way(site: Database, server: Server, open_page: Open) -> None:
+    """A phone begins with the plan's table; the drawing is whole, and two buttons away from it."""
     page = open_page(server, viewport={"width": 360, "height": 740})
-    page.locator(".node").first.wait_for()
+    nodes = page.get_by_role("table", name="Nodes of the plan")
+    nodes.get_by_role("button", name="front_page").click()
+    expect(page.get_by_role("complementary")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_role("button", name="Close the panel").click()
+    page.get_by_role("button", name="Table", exact=True).click()
+    page.locator(".node").first.wait_for()
+    page.get_by_role("button", name="Fit").click()
+    assert not page.evaluate(OUTSIDE)
     page.locator(".node").first.click()
     expect(page.get_by_role("complementary")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+# Nodes that stick out of the drawing.
+OUTSIDE = """() => {
+  const canvas = document.querySelector('.canvas').getBoundingClientRect();
+  return [...document.querySelectorAll('.canvas .node')].filter((node) => {
+    const box = node.getBoundingClientRect();
+    return box.left < canvas.left || box.right > canvas.right
+      || box.top < canvas.top || box.bottom > canvas.bottom;
+  }).map((node) => node.getAttribute('aria-label'));
+}"""
+
+# What is wider than there is room for: it scrolls sideways, or is cut off.
+CUT_OFF = """() => [...document.querySelectorAll('body, body *')]
+  .filter((e) => !e.closest('svg, .unseen, .skip, select, input, textarea') && e.checkVisibility()
+    && getComputedStyle(e).overflowX !== 'visible' && e.scrollWidth > e.clientWidth + 1)
+  .map((e) => `${e.tagName} ${e.id} ${e.className}: ${e.scrollWidth} in ${e.clientWidth}`)"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1200, 1920])
+@pytest.mark.parametrize("path", ["/", "/views/front_page", "/docs"])
+def test_nothing_is_cut_off(
+    site: Database, server: Server, open_page: Open, catch_up: CatchUp, path: str, width: int
+) -> None:
+    page = open_page(server, viewport={"width": width, "height": 900}, path=path)
+    if path == "/docs":
+        page.locator(".api details").first.wait_for()
+    else:
+        page.locator("#read-out td").first.wait_for()
+        page.locator("#plan-note", has_text="levels").wait_for()
+        site.put("votes", [{"story": 1, "voter": 1000 + n, "stars": 5} for n in range(50)])
+        epoch = catch_up().epoch
+        expect(page.locator("#stand-text")).to_contain_text(f"Epoch {epoch}")
+        out = "#epochs-list td" if path == "/" else "#feed-out td"
+        page.locator(out).first.wait_for()
+        assert width < 700 or not page.evaluate(OUTSIDE)
+    assert not page.evaluate(CUT_OFF)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_large_plans_are_placed_without_overlap(page: Page) -> None:

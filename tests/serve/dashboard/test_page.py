@@ -131,6 +131,44 @@ def test_sql_box(page: Page) -> None:
     box.fill("SELECT nothing FROM nowhere")
     page.keyboard.press("Control+Enter")
     expect(out.get_by_role("alert")).to_contain_text("nowhere")
+    box.fill("SELECT vote FROM votes")
+    page.keyboard.press("Control+Enter")
+    expect(out.get_by_role("alert")).to_contain_text("there is no column vote in votes")
+    expect(out.get_by_role("alert")).to_contain_text("Did you mean voter?")
+
+
+def test_what_drops_something_asks_first(page: Page, site: Database) -> None:
+    box = page.get_by_label("Statement", exact=True)
+    box.fill("SELECT 1 AS one; /* not popularity */ DROP VIEW totals")
+    page.get_by_role("button", name="Run").click()
+    dialog = page.get_by_role("dialog", name="This cannot be taken back")
+    expect(dialog).to_contain_text("DROP VIEW totals")
+    expect(dialog).not_to_contain_text("popularity")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#sql-note")).to_have_text("nothing was run")
+    assert "totals" in site.views()
+    page.get_by_role("button", name="Run").click()
+    dialog.get_by_role("button", name="Drop").click()
+    expect(page.locator("#sql-note")).to_have_text("done")
+    assert "totals" not in site.views()
+
+
+def test_a_dropped_view_is_chosen_no_more(page: Page, site: Database) -> None:
+    page.get_by_label("Table or view").select_option("totals")
+    page.get_by_label("Read again at each epoch").check()
+    page.get_by_label("View", exact=True).fill("totals")
+    expect(page.locator(".node")).to_have_count(2)
+    box = page.get_by_label("Statement", exact=True)
+    box.fill("DROP VIEW totals")
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Drop").click()
+    expect(page.locator("#read-name option", has_text="totals")).to_have_count(0)
+    expect(page.get_by_label("Table or view")).to_have_value("author_scores")
+    expect(page.locator("#read-note")).to_contain_text("author_scores: 3 rows")
+    expect(page.get_by_label("View", exact=True)).to_have_value("")
+    expect(page.locator(".node.result", has_text="author_scores")).to_be_visible()
 
 
 def test_a_new_view_appears_loads_and_is_ready(page: Page, site: Database) -> None:

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from viewkeep.demo.site import VIEWS
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.failures import set_aside
 from viewkeep.engine.local import catch_up
+from viewkeep.plan.nodes.node import OperatorNode
+from viewkeep.serve.dashboard.files import web_files
 from viewkeep.serve.dashboard.graph import figures_of, graph_of
+from viewkeep.serve.dashboard.losses import losses
 from viewkeep.serve.dashboard.memory import of_driver, of_process, of_this_process
 from viewkeep.serve.dashboard.progress import _position
+from viewkeep.serve.dashboard.sqltext import laid_out
 from viewkeep.serve.dashboard.titles import Titles
-from viewkeep.serve.dashboard.views import MOST_VIEWS, views_of
+from viewkeep.serve.dashboard.views import MOST_COUNTED, MOST_VIEWS, view_of, views_of
+from viewkeep.sql.parse.syntax import Dialect
 
 if TYPE_CHECKING:
     from viewkeep import Database
@@ -103,7 +109,84 @@ def test_a_view_that_failed(db: Database) -> None:
     set_aside(db.store, 2, {operator: "a bad row"})
     a, b = views_of(db)["views"]
     assert (a["state"], a["problem"]) == ("ready", None)
-    assert (b["state"], b["rows"]) == ("failed", 0)
+    assert (b["state"], b["held"]) == ("failed", 0)
     assert "a bad row" in b["problem"]
     assert graph_of(db, {})["views"] == 1
     assert graph_of(db, {}, "b")["nodes"] == []
+
+
+def test_rows_are_counted_where_old_ones_are_held(db: Database) -> None:
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, g INT); CREATE VIEW v AS SELECT k, g FROM t")
+    db.put("t", [{"k": n, "g": n} for n in range(20)])
+    catch_up(db.store)
+    with db.snapshot():  # which keeps what is deleted
+        db.delete_many("t", [(n,) for n in range(5)])
+        catch_up(db.store)
+        (view,) = views_of(db)["views"]
+        assert (view["rows"], view["held"]) == (15, 20)
+    db.put("t", [{"k": n, "g": n} for n in range(MOST_COUNTED + 100)])
+    catch_up(db.store)
+    (view,) = views_of(db)["views"]
+    assert (view["rows"], view["held"]) == (None, MOST_COUNTED + 100)
+    assert view_of(db, "v")["rows"] == MOST_COUNTED + 100, "a page of its own counts more"
+
+
+def test_a_view_that_is_being_replaced(db: Database) -> None:
+    db.sql("CREATE TABLE t (k INT PRIMARY KEY, g INT); CREATE VIEW v AS SELECT k, g FROM t")
+    db.put("t", [{"k": n, "g": n} for n in range(20)])
+    catch_up(db.store)
+    assert views_of(db)["views"][0]["replacement"] is None
+    db.sql("CREATE OR REPLACE VIEW v AS SELECT g, COUNT(*) AS n FROM t GROUP BY g")
+    (view,) = views_of(db)["views"]
+    assert (view["state"], view["replacement"]["state"]) == ("ready", "waiting")
+    assert [column["name"] for column in view["columns"]] == ["k", "g"]
+    assert [n["title"] for n in graph_of(db, {}, "v")["nodes"]] == ["t", "v", "v (new)"]
+    new = db.catalog.current().program.placements["v (new)"]
+    set_aside(db.store, 2, {next(iter(new.operators)): "a bad row"})
+    (view,) = views_of(db)["views"]
+    assert (view["state"], view["problem"]) == ("ready", None)
+    assert view["replacement"]["state"] == "failed"
+    assert "a bad row. v goes on as it was" in view["replacement"]["problem"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT CAST(a AS INT) AS x, TRY_CAST(b AS INT) AS y FROM t",
+        "SELECT a FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) = 1",
+        "SELECT a <=> b, a RLIKE 'x', 1L, date_sub(d, 2), `we ird`, 'it''s' FROM t -- so",
+        "SELECT a, COUNT(*) AS n FROM t JOIN u USING (a) GROUP BY ALL HAVING n > 1",
+        *(view.partition(" AS\n")[2] for view in VIEWS.split(";") if view.strip()),
+    ],
+)
+def test_sql_is_shown_as_it_was_meant(sql: str) -> None:
+    shown = laid_out(sql)
+    assert Dialect().parse(shown) == Dialect().parse(sql)
+    assert "TRY_CAST(a" not in shown
+    assert ("QUALIFY" in shown) == ("QUALIFY" in sql)
+
+
+def test_what_statements_take_away() -> None:
+    def lost(*texts: str) -> list[str]:
+        return losses(texts)
+
+    assert lost("SELECT 1", "drop view `a b`") == ["drop view a b"]
+    assert lost("-- DROP VIEW a\nSELECT 'DROP VIEW b'") == []
+    assert lost("DELETE FROM t", "DELETE FROM t WHERE k = 1") == ["DELETE FROM t"]
+    assert lost("ALTER TABLE t DROP COLUMN x", "ALTER TABLE t ADD COLUMN y INT") == [
+        "ALTER TABLE t DROP COLUMN x"
+    ]
+    assert lost("DROP 'unfinished") == []
+
+
+def test_every_kind_of_node_has_a_sign() -> None:
+    kinds = web_files()["kinds.js"].body.decode()
+    drawn = {"table", "values", "view", "arrangement"}
+    operators = [OperatorNode]
+    for kind in operators:
+        operators += kind.__subclasses__()
+        if not kind.__name__.endswith("Node") and kind.__name__ != "Arrange":
+            drawn.add(kind.__name__.lower())
+    assert {"threshold", "delta", "topk", "window", "join", "aggregate"} <= drawn
+    for name in drawn:
+        assert f"  {name}: {{ sign: " in kinds, name

@@ -24,7 +24,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-PAGE, DOCS = "index.html", "docs.html"  # at / and at /docs
+PAGE, VIEW, DOCS = "index.html", "view.html", "docs.html"  # at /, /views/NAME and /docs
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from viewkeep.database import Database
 from viewkeep.engine.costs import read_costs
+from viewkeep.engine.programs import successor_name
 from viewkeep.plan.explain import title
 from viewkeep.plan.nodes import Source, Values
 from viewkeep.plan.program import Operator, Placement, Program, StateTable, producer_id
@@ -34,8 +35,8 @@ def graph_of(
     plan, sizes = db.catalog.current(), db.store.sizes()
     program = plan.program
     names = sorted(program.placements)
-    if view is not None:
-        names = [view] if view in program.placements else []  # one that failed has no operators
+    if view is not None:  # with what will replace it; one that failed has no operators
+        names = [name for name in (view, successor_name(view)) if name in program.placements]
     shown, left_out = _chosen(program, names, limit)
     users = _users(program)
     operators = [operator for operator in program.operators if operator.id in shown]

@@ -19,14 +19,15 @@ from viewkeep import __version__
 from viewkeep.database import Database
 from viewkeep.errors import UnknownName
 from viewkeep.serve.auth import check_sql
-from viewkeep.serve.dashboard.files import DOCS, HEADERS, PAGE, File, web_files
+from viewkeep.serve.dashboard.files import DOCS, HEADERS, PAGE, VIEW, File, web_files
 from viewkeep.serve.dashboard.graph import MOST_NODES, figures_of, graph_of
+from viewkeep.serve.dashboard.losses import losses
 from viewkeep.serve.dashboard.rows import MOST_ROWS, read_rows, sample_rows, table_of
 from viewkeep.serve.dashboard.samples import Samples
 from viewkeep.serve.dashboard.samples import plain as plain_sample
 from viewkeep.serve.dashboard.verification import Verifier
 from viewkeep.serve.dashboard.verification import plain as plain_run
-from viewkeep.serve.dashboard.views import sql_of, views_of
+from viewkeep.serve.dashboard.views import sql_of, view_of, views_of
 from viewkeep.serve.http.statements import is_query, statements_of
 from viewkeep.serve.service import Service
 
@@ -38,6 +39,7 @@ class StatementText(BaseModel):
 
     sql: str = Field(max_length=64 * 1024)
     explain: bool = False
+    sure: bool = False  # somebody was asked whether to drop what it drops
 
 
 class ViewsToVerify(BaseModel):
@@ -68,6 +70,10 @@ def _add_files(made: APIRouter, files: dict[str, File]) -> None:
     async def docs(request: Request) -> Response:
         return _file(files[DOCS], request)
 
+    @made.get("/views/{name}")
+    async def view(name: str, request: Request) -> Response:
+        return _file(files[VIEW], request)  # which asks for what it shows
+
     @made.get("/web/{name}")
     async def file(name: str, request: Request) -> Response:
         found = files.get(name)
@@ -90,6 +96,11 @@ def _add_looks(made: APIRouter, service: Service, samples: Samples) -> None:
     @made.get("/dashboard/views")
     async def views() -> Response:
         return JSONResponse({**await service.run(views_of, db), "version": __version__})
+
+    @made.get("/dashboard/view")
+    async def view(name: str) -> Response:
+        _need_views(db, [name])
+        return JSONResponse({**await service.run(view_of, db, name), "version": __version__})
 
     @made.get("/dashboard/history")
     async def history() -> Response:
@@ -145,7 +156,10 @@ def _add_rows(made: APIRouter, service: Service) -> None:
         if statement.explain:
             text = await service.run(db.explain, statement.sql)
             return JSONResponse({"explain": text})
-        check_sql(request.scope, statements_of(statement.sql))
+        texts = statements_of(statement.sql)
+        check_sql(request.scope, texts)
+        if not statement.sure and (lost := losses(texts)):
+            return JSONResponse({"ask": lost})
         run = service.run if is_query(statement.sql) else service.write
         return JSONResponse(table_of(await run(db.sql, statement.sql)))
 
@@ -176,9 +190,9 @@ def _file(file: File, request: Request) -> Response:
 
 
 def _need_views(db: Database, names: Sequence[str]) -> None:
-    known = db.catalog.current().views
+    plan = db.catalog.current()
     for name in names:
-        if name not in known:
+        if name not in plan.views and name not in plan.unreadable:
             raise UnknownName(f"there is no view {name[:100]}")
 
 

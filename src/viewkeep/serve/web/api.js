@@ -1,6 +1,12 @@
 // Talking to the server: JSON in and out, and the live stream, which comes back by itself.
 
-export class Refused extends Error {}
+// What the server, or the way to it, says against a request; `hint` is what would work.
+export class Refused extends Error {
+  constructor(message, { hint = null, fragment = null } = {}) {
+    super(message);
+    Object.assign(this, { hint, fragment });
+  }
+}
 
 export async function ask(path, options = {}) {
   let answer;
@@ -15,7 +21,7 @@ export async function ask(path, options = {}) {
   } catch {
     throw new Refused(`the server answered ${answer.status} without saying why`);
   }
-  if (!answer.ok) throw new Refused(value.error?.message || `the server answered ${answer.status}`);
+  if (!answer.ok) throw new Refused(value.error?.message || `the server answered ${answer.status}`, value.error);
   return value;
 }
 

@@ -21,12 +21,17 @@ export const draw = (name, attributes, ...children) =>
 
 export const byId = (id) => document.getElementById(id);
 
+// A link to the page of a view. What is being loaded to replace a view is on that view's page.
+export const viewLink = (name) =>
+  make("a", { href: `/views/${encodeURIComponent(name.replace(/ \(new\)$/, ""))}` }, name);
+
 // A table of rows; `columns` are { name, number }. Cells are strings, null for NULL, or elements.
-export function table(caption, columns, rows, { heads = false } = {}) {
+// One that `stacks` shows each row as a card on a phone, with the columns' names beside the values.
+export function table(caption, columns, rows, { heads = false, stacks = false } = {}) {
   const kind = (column) => (column.number ? "number" : null);
   return make(
     "table",
-    {},
+    { class: stacks ? "stacks" : null },
     make("caption", { class: "unseen" }, caption),
     make(
       "thead",
@@ -35,9 +40,10 @@ export function table(caption, columns, rows, { heads = false } = {}) {
     ),
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value, at) => {
       if (heads && at === 0) return make("th", { scope: "row" }, value);
-      if (value === null) return make("td", { class: "null" }, "NULL");
+      const told = { "data-label": stacks ? columns[at].name : null };
+      if (value === null) return make("td", { ...told, class: "null" }, "NULL");
       const title = typeof value === "string" && value.length > 40 ? value : null;
-      return make("td", { class: kind(columns[at]) || "cell", title }, value);
+      return make("td", { ...told, class: kind(columns[at]) || "cell", title, "data-empty": stacks && value === "–" }, value);
     })))),
   );
 }

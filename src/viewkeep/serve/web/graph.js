@@ -3,17 +3,16 @@
 
 import { draw } from "./dom.js";
 import { count, percent, plural, rate, size } from "./format.js";
-import { KINDS, deed } from "./kinds.js";
+import { called, calledFar, deed, kindOf } from "./kinds.js";
 import { isReader, place } from "./placing.js";
 
 const MARGIN = 24;
 const NEAREST = 2.5; // pixels per unit
-const READABLE = [0.5, 0.8]; // no smaller at the start, on a wide screen and on a narrow one
+const READABLE = 0.3; // a plan that would be smaller begins at its left, and `Fit` shows all of it
 const LARGEST = 1.1;
-const NARROW = 700;
-const DISTANT = 0.66; // below it nodes say less, in larger letters
+const DISTANT = 0.8; // below it nodes say less, in larger letters
 const EMPTY_HEIGHT = 140;
-const HEIGHTS = [260, 720]; // of the drawing, as its content needs
+const HEIGHTS = [180, 640]; // of the drawing, as its content needs
 const clip = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 
 export class Graph {
@@ -99,11 +98,11 @@ export class Graph {
 
   drawNode(node) {
     const { width, height } = node;
-    const kind = KINDS[node.kind];
+    const kind = kindOf(node);
     const result = node.results.length > 0;
-    const name = result || node.kind === "table" ? node.title : kind.name;
-    const shared = node.shared > 1 && node.kind !== "table";
-    const letters = Math.floor((width - 36 - (shared ? 34 : 0)) / 7);
+    const reader = isReader(node);
+    const shared = node.shared > 1 && node.kind !== "table" && !reader;
+    const room = width - 34 - (shared ? 34 : 0);
     const classes = ["node", `kind-${node.kind}`, result && "result", node.kind === "table" && "table"];
     const group = draw("g", {
       class: classes.filter(Boolean).join(" "),
@@ -115,11 +114,11 @@ export class Graph {
     draw("rect", { class: "ring", x: -4, y: -4, width: width + 8, height: height + 8, rx: 10 }),
     draw("rect", { class: "box", width, height, rx: 6 }),
     draw("text", { class: "sign", x: 10, y: 20 }, kind.sign),
-    draw("text", { class: "name", x: 28, y: 20 }, clip(name, letters)),
-    draw("text", { class: "name far", x: 32, y: 24 }, clip(name, Math.floor(letters * 0.68))),
-    draw("text", { class: "what", x: 10, y: 35 }, clip(deed(node), Math.floor((width - 20) / 6.1))),
+    draw("text", { class: "name", x: 28, y: 20 }, clip(called(node), Math.floor(room / 7))),
+    draw("text", { class: "name far", x: 30, y: 23 }, clip(calledFar(node), Math.floor(room / 8.8))),
+    reader ? null : draw("text", { class: "what", x: 10, y: 35 }, clip(deed(node), Math.floor((width - 20) / 6.1))),
     draw("title", {}, node.what === node.title ? node.title : `${node.title}\n${node.what}`));
-    if (!isReader(node)) {
+    if (!reader && node.kind !== "table") {
       group.append(
         draw("text", { class: "size", x: 10, y: 51 }),
         draw("text", { class: "rate", x: width - 10, y: 51 }),
@@ -139,7 +138,7 @@ export class Graph {
   drawFigures(node, group) {
     group.setAttribute("aria-label", label(node));
     group.setAttribute("data-cost", node.cost >= 0.3 ? "high" : node.cost >= 0.1 ? "some" : "low");
-    if (isReader(node)) return;
+    if (!group.querySelector(".share")) return; // it keeps no rows
     const [sizeText, rateText, share] = [".size", ".rate", ".share"].map((s) => group.querySelector(s));
     const held = node.bytes !== null;
     const part = held ? Math.sqrt(node.bytes / this.largest) : 0;
@@ -193,9 +192,10 @@ export class Graph {
 
   // -- moving ------------------------------------------------------------------------------------
 
-  // The whole width where it stays readable; the height is as the content needs it.
-  fit() {
-    this.moved = false;
+  // The whole plan; with `readable` only as much as stays so. The height is as the content needs it.
+  fit({ readable = true } = {}) {
+    this.moved = !readable;
+    this.svg.classList.remove("free");
     const wide = this.host.clientWidth;
     if (!this.placed || !wide) return;
     if (!this.placed.nodes.length) {
@@ -203,9 +203,9 @@ export class Graph {
       return;
     }
     const { width, height } = this.placed;
-    const least = READABLE[wide < NARROW ? 1 : 0];
-    const scale = Math.min(LARGEST, Math.max(least, (wide - 2 * MARGIN) / width));
     const [low, most] = HEIGHTS;
+    const whole = Math.min(LARGEST, (wide - 2 * MARGIN) / width, (most - 2 * MARGIN) / height);
+    const scale = readable ? Math.max(READABLE, whole) : whole;
     const high = Math.min(most, Math.max(low, Math.ceil(height * scale) + 2 * MARGIN));
     if (this.host.clientHeight !== high) this.host.style.height = `${high}px`;
     const spare = (room, need) => Math.max(MARGIN, (room - need * scale) / 2);
@@ -214,11 +214,12 @@ export class Graph {
   }
 
   zoom(factor, x = this.host.clientWidth / 2, y = this.host.clientHeight / 2) {
-    const least = Math.min(READABLE[0], (this.host.clientWidth / (this.placed?.width || 1)) * 0.8);
+    const least = Math.min(READABLE, (this.host.clientWidth / (this.placed?.width || 1)) * 0.8);
     const scale = Math.min(NEAREST, Math.max(least, this.view.scale * factor));
     const real = scale / this.view.scale;
     this.view = { scale, x: x - (x - this.view.x) * real, y: y - (y - this.view.y) * real };
     this.moved = true;
+    this.svg.classList.add("free"); // a finger moves the drawing from now on, and not the page
     this.apply();
   }
 
@@ -242,11 +243,17 @@ export class Graph {
   listen() {
     const { svg } = this;
     let drag = null;
+    const fingers = new Map(); // two of them zoom
     svg.addEventListener("pointerdown", (event) => {
-      if (event.button === 0) drag = { x: event.clientX, y: event.clientY, far: false };
+      fingers.set(event.pointerId, event);
+      if (event.button === 0) drag = { x: event.clientX, y: event.clientY, far: fingers.size > 1 };
     });
     svg.addEventListener("pointermove", (event) => {
       if (!drag) return;
+      if (fingers.size === 2) {
+        this.pinch(fingers, event);
+        return;
+      }
       const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
       if (!drag.far && Math.hypot(dx, dy) < 4) return;
       if (!drag.far) svg.setPointerCapture(event.pointerId);
@@ -256,7 +263,10 @@ export class Graph {
       this.moved = true;
       this.apply();
     });
-    const end = () => setTimeout(() => { drag = null; });
+    const end = (event) => {
+      fingers.delete(event.pointerId);
+      setTimeout(() => { drag = null; });
+    };
     svg.addEventListener("pointerup", end);
     svg.addEventListener("pointercancel", end);
     svg.addEventListener("click", (event) => {
@@ -269,6 +279,20 @@ export class Graph {
       this.zoom(Math.exp(-event.deltaY * 0.0025), event.offsetX, event.offsetY);
     }, { passive: false });
     svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  // One of two fingers has moved: what was under their middle stays there.
+  pinch(fingers, event) {
+    const apart = () => {
+      const [one, other] = [...fingers.values()];
+      return Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY);
+    };
+    const before = apart();
+    fingers.set(event.pointerId, event);
+    const [one, other] = [...fingers.values()];
+    const box = this.host.getBoundingClientRect();
+    const middle = [(one.clientX + other.clientX) / 2 - box.left, (one.clientY + other.clientY) / 2 - box.top];
+    if (before > 0) this.zoom(apart() / before, ...middle);
   }
 
   open(id) {
@@ -310,7 +334,7 @@ export class Graph {
 
 // A node in words, for those who do not see it.
 export function label(node) {
-  const parts = [`${KINDS[node.kind].name} ${node.title}`];
+  const parts = [`${kindOf(node).name} ${node.title}`];
   if (node.kind !== "table") parts.push(`level ${node.level}`);
   if (node.bytes !== null) parts.push(plural(node.rows, "row"), size(node.bytes));
   if (node.rate) parts.push(`${rate(node.rate)} rows a second`);

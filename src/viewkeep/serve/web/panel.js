@@ -1,18 +1,17 @@
 // The panel beside the plan: what a node is, whose it is, the SQL behind it, and some of its rows.
 
 import { query } from "./api.js";
-import { byId, make, table } from "./dom.js";
+import { byId, make, table, viewLink } from "./dom.js";
 import { count, percent, plural, rate, size } from "./format.js";
-import { KINDS } from "./kinds.js";
+import { kindOf } from "./kinds.js";
 import { colored } from "./sqltext.js";
 
 const SHOWN_SQL = 3;
 
 export class Panel {
-  constructor({ onClose, onView }) {
+  constructor({ onClose }) {
     this.element = byId("panel");
     this.onClose = onClose;
-    this.onView = onView;
     this.node = null;
     this.element.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
   }
@@ -54,8 +53,7 @@ export class Panel {
     return [
       make("h3", {}, node.shared > 1 ? `${count(node.shared)} views stand on it` : "View that stands on it"),
       make("div", { class: "names" },
-        ...node.users.map((name) =>
-          make("button", { type: "button", class: "link", onclick: () => this.onView(name) }, name)),
+        ...node.users.map(viewLink),
         more > 0 ? `and ${count(more)} more` : null),
     ];
   }
@@ -84,12 +82,12 @@ export class Panel {
 }
 
 function facts(node) {
-  const pairs = [["kind", KINDS[node.kind].name], ["level", String(node.level)]];
+  const pairs = [["kind", kindOf(node).name + (kindOf(node).does && `: ${kindOf(node).does}`)], ["level", String(node.level)]];
   if (node.kind !== "table" && node.kind !== "values") {
     pairs.push(["zone", node.columns.length ? `by ${node.columns.join(", ")}` : "all rows on one shard"]);
   }
   if (node.bytes !== null) {
-    pairs.push(["holds", `${plural(node.rows, "row")}, ${size(node.bytes)}`]);
+    pairs.push(["holds", `${plural(node.rows, "row")}, ${size(node.bytes)}, deleted ones until they are swept among them`]);
     if (node.cost !== null) pairs.push(["cost", `${percent(node.cost)} of the processor time`]);
     pairs.push(["changes", node.rate === null ? "not known yet" : `${rate(node.rate)} rows/s`]);
   }

@@ -2,20 +2,21 @@
 // which rows that are handed on in memory go to the right. Law: no two boxes overlap, and a node
 // stands to the right of everything that it is made of. A function of the graph alone.
 
-const HOLDER = { width: 196, height: 62 }; // a node with rows of its own
-const READER = { width: 132, height: 46 }; // a join, TOP-K or window: it reads others' rows
-const GAP = { column: 26, row: 12, zone: 14, level: 56 };
+const HOLDER = { width: 184, height: 62 }; // a node with rows of its own
+const TABLE = { width: 148, height: 46 }; // a base table, of which the plan keeps nothing
+const READER = { width: 116, height: 34 }; // a join, TOP-K or window: it reads others' rows
+const GAP = { column: 22, row: 12, zone: 14, level: 44 };
 const PAD = { side: 10, top: 24, bottom: 10 };
 const HEAD = 28; // for the names of levels
 const SWEEPS = 8;
 const ROWS = 12; // nodes of a zone that stand in one column, in a plan of usual size
 
-
 export const isReader = (node) => ["join", "topk", "window", "threshold"].includes(node.kind);
+const sizeOf = (node) => (node.kind === "table" ? TABLE : isReader(node) ? READER : HOLDER);
 
 export function place(graph) {
   const nodes = new Map(graph.nodes.map((node) =>
-    [node.id, { ...node, ...(isReader(node) ? READER : HOLDER), from: [], to: [] }]));
+    [node.id, { ...node, ...sizeOf(node), from: [], to: [] }]));
   for (const { from, to } of graph.edges) {
     if (!nodes.has(from) || !nodes.has(to)) continue;
     nodes.get(from).to.push(nodes.get(to));

@@ -1,14 +1,18 @@
-// The section of the plan: the drawing, the filter, the table that says the same, and the panel.
+// The section of the plan: the drawing, the table that says the same, the legend, and the panel. On the
+// page of one view it shows that view's part; elsewhere a filter chooses.
 
 import { Refused, query } from "./api.js";
 import { byId, draw, make, table } from "./dom.js";
 import { count, percent, plural, rate, size } from "./format.js";
 import { Graph } from "./graph.js";
-import { KINDS } from "./kinds.js";
+import { KINDS, deed, kindOf } from "./kinds.js";
 import { Panel } from "./panel.js";
 
+const NARROW = matchMedia("(max-width: 44rem)");
+
 export class Plan {
-  constructor() {
+  constructor({ view = null } = {}) {
+    this.view = view;
     this.version = null;
     this.names = new Set();
     this.graph = new Graph(byId("plan-graph"), { onOpen: (node) => this.panel.open(node) });
@@ -17,44 +21,58 @@ export class Plan {
         this.graph.choose(null);
         if (!byId("plan-graph").hidden) this.graph.focus(id);
       },
-      onView: (name) => this.filter(name),
     });
-    this.legend();
     byId("zoom-in").addEventListener("click", () => this.graph.zoom(1.25));
     byId("zoom-out").addEventListener("click", () => this.graph.zoom(0.8));
-    byId("zoom-fit").addEventListener("click", () => this.graph.fit());
-    byId("plan-table-switch").addEventListener("click", () => this.switch());
+    byId("zoom-fit").addEventListener("click", () => this.graph.fit({ readable: false }));
+    byId("plan-table-switch").addEventListener("click", () => this.tell(byId("plan-table").hidden));
+    byId("plan-graph").addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.panel.close();
+    });
+    byId("legend-box").open = !NARROW.matches;
+    this.tell(NARROW.matches);
+    if (view !== null) return;
     byId("plan-filter").addEventListener("change", () => this.load());
     byId("plan-filter").addEventListener("input", (event) => {
       const text = event.target.value.trim();
       if (!text || this.names.has(text)) this.load();
     });
-    byId("plan-graph").addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.panel.close();
-    });
   }
 
-  legend() {
+  // What the signs, lines and colours of this plan mean, and of no others.
+  legend(found) {
+    const shown = (is) => found.nodes.some(is);
     const line = (moved) => draw("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" },
       draw("path", { class: moved ? "edge moved" : "edge", d: "M0,4H28" }));
-    byId("legend").replaceChildren(
-      ...["table", "arrangement", "view", "aggregate", "join", "topk", "window"].map((kind) =>
-        make("li", { class: `kind-${kind}` }, make("b", { "aria-hidden": "true" }, KINDS[kind].sign), KINDS[kind].name)),
-      make("li", {}, line(false), "within a zone"),
-      make("li", {}, line(true), "re-distributed"),
-      make("li", {}, "×2: shared by two views"),
-      make("li", {}, make("span", { class: "swatch some" }), "10 % of the processor time"),
-      make("li", {}, make("span", { class: "swatch high" }), "30 % or more"),
-    );
+    const item = (sign, text, kind) => make("li", { class: kind }, sign, make("span", {}, ...text));
+    const swatch = (kind) => make("i", { class: `swatch ${kind}`, "aria-hidden": "true" });
+    const kinds = Object.keys(KINDS).filter((kind) => shown((node) => node.kind === kind));
+    const items = [
+      ...kinds.map((kind) => item(make("b", { "aria-hidden": "true" }, KINDS[kind].sign),
+        [make("strong", {}, KINDS[kind].name), `: ${KINDS[kind].does}`], `kind-${kind}`)),
+      item(line(false), [make("strong", {}, "Solid line"), ": rows stay on their shard"]),
+      item(line(true), [make("strong", {}, "Dashed line"), ": rows are sent to another shard"]),
+      item(swatch("held"), [make("strong", {}, "Bar"), ": size on disk, compared with the largest"]),
+    ];
+    if (shown((node) => node.results.length)) items.push(item(swatch("result"), [make("strong", {}, "Thick frame"), ": its rows are a view's rows"]));
+    if (shown((node) => node.shared > 1 && node.kind !== "table")) items.push(item(make("b", { class: "times" }, "×2"), ["two views use it, and it is kept once"]));
+    if (shown((node) => node.cost >= 0.1)) {
+      items.push(item(swatch("some"), ["10 % of the processor time or more"]));
+      items.push(item(swatch("high"), ["30 % or more"]));
+    }
+    byId("legend").replaceChildren(...items);
   }
 
   // Names to offer; of very many views any other can be typed.
   views(names, total) {
     const same = names.length === this.names.size && names.every((name) => this.names.has(name));
+    const chosen = byId("plan-filter").value.trim();
+    const dropped = this.names.has(chosen) && total === names.length && !names.includes(chosen);
     this.all = names.length === total;
     if (same) return; // a list that is open would close
     this.names = new Set(names);
     byId("plan-views").replaceChildren(...names.map((name) => make("option", { value: name })));
+    if (dropped) this.filter(null);
   }
 
   filter(name) {
@@ -63,11 +81,11 @@ export class Plan {
   }
 
   async load() {
-    const wanted = byId("plan-filter").value.trim();
+    const wanted = this.view ?? byId("plan-filter").value.trim();
     const turn = (this.turn = (this.turn || 0) + 1);
     let found;
     try {
-      if (wanted && this.all && !this.names.has(wanted)) throw new Refused(`there is no view ${wanted}`);
+      if (this.view === null && wanted && this.all && !this.names.has(wanted)) throw new Refused(`there is no view ${wanted}`);
       found = await query("/dashboard/graph", { view: wanted || null });
     } catch (error) {
       if (turn === this.turn) byId("plan-note").textContent = error.message;
@@ -77,14 +95,16 @@ export class Plan {
     this.version = found.plan;
     this.found = found;
     this.graph.show(found);
+    this.legend(found);
     const empty = byId("plan-graph").querySelector(".empty");
     if (empty) empty.remove();
     if (!found.nodes.length) {
-      byId("plan-graph").append(make("p", { class: "empty" }, "No tables yet: the plan is drawn as soon as there are some."));
+      byId("plan-graph").append(make("p", { class: "empty" }, 
+        this.view === null ? "No tables yet: the plan is drawn as soon as there are some." : "No plan: this view is not kept."));
     }
     const shared = found.nodes.filter((node) => node.kind !== "table" && node.shared > 1).length;
-    const parts = [plural(found.nodes.length, "node"), plural(found.levels, "level")];
-    if (shared) parts.push(`${count(shared)} shared`);
+    const parts = [plural(found.nodes.length, "node"), plural(new Set(found.nodes.map((node) => node.level)).size, "level")];
+    if (shared) parts.push(`${count(shared)} used by several views`);
     if (found.left_out) parts.push(`${plural(found.left_out, "view")} more: choose one to see it`);
     byId("plan-note").textContent = parts.join(" · ");
     this.tabulate();
@@ -100,28 +120,34 @@ export class Plan {
     this.tabulate();
   }
 
-  switch() {
-    const shown = byId("plan-table").hidden;
-    byId("plan-table").hidden = !shown;
-    byId("plan-graph").hidden = shown;
-    byId("plan-table-switch").setAttribute("aria-pressed", String(shown));
-    for (const id of ["zoom-in", "zoom-out", "zoom-fit"]) byId(id).disabled = shown;
+  // Shows the table instead of the drawing, or the drawing again.
+  tell(tabled) {
+    byId("plan-table").hidden = !tabled;
+    byId("plan-graph").hidden = tabled;
+    byId("plan-table-switch").setAttribute("aria-pressed", String(tabled));
+    byId("zoom").hidden = tabled;
     this.tabulate();
-    if (!shown) this.graph.fit();
+    if (!tabled) this.graph.fit();
   }
 
   tabulate() {
     const host = byId("plan-table");
     // Drawn anew only when nothing in it has the focus: that would be lost.
     if (host.hidden || !this.graph.placed || host.contains(document.activeElement)) return;
-    const columns = ["node", "kind", "level", "zone", "rows", "size", "rows/s", "cost", "views"]
-      .map((name, at) => ({ name, number: [2, 4, 5, 6, 7, 8].includes(at) }));
+    const columns = ["node", "kind", "what", "level", "rows", "size", "rows/s", "cost", "views"]
+      .map((name, at) => ({ name, number: at > 2 }));
+    const open = (node) => {
+      this.graph.choose(node.id);
+      this.panel.open(node);
+      byId("panel").scrollIntoView({ block: "nearest" });
+    };
     const rows = this.graph.placed.nodes.map((node) => [
-      make("button", { type: "button", class: "link", onclick: () => { this.graph.choose(node.id); this.panel.open(node); } }, node.title),
-      KINDS[node.kind].name, String(node.level), node.columns.join(", ") || "–",
-      count(node.rows), node.bytes === null ? "–" : size(node.bytes), rate(node.rate),
+      make("button", { type: "button", class: "link", onclick: () => open(node) },
+        node.results.length || node.kind === "table" ? node.title : kindOf(node).name),
+      make("span", { class: `kind-${node.kind} signed` }, make("b", { "aria-hidden": "true" }, kindOf(node).sign), kindOf(node).name),
+      deed(node), String(node.level), count(node.rows), node.bytes === null ? "–" : size(node.bytes), rate(node.rate),
       node.cost === null ? "–" : percent(node.cost), count(node.shared),
     ]);
-    host.replaceChildren(table("Nodes of the plan", columns, rows, { heads: true }));
+    host.replaceChildren(table("Nodes of the plan", columns, rows, { heads: true, stacks: true }));
   }
 }

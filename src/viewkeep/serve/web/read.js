@@ -3,6 +3,7 @@
 import { query } from "./api.js";
 import { announce, byId, make, table } from "./dom.js";
 import { count, plural } from "./format.js";
+import { bad } from "./told.js";
 
 const PAGE = 25;
 
@@ -32,12 +33,15 @@ export class Read {
       select.replaceChildren(...[["Views", views], ["Tables", tables]].filter(([, all]) => all.length).map(([name, all]) => group(name, all)));
       if (this.relations.has(before)) select.value = before;
     }
+    const dropped = this.asked && !this.relations.has(this.asked.name) ? this.asked.name : null;
+    if (dropped) this.asked = null;
     byId("read-form").hidden = !this.relations.size;
     if (!this.relations.size) byId("read-out").replaceChildren(make("p", { class: "empty" }, "Nothing to read yet."));
     else {
-      this.fields();
+      if (this.fields() && this.asked) this.read(); // it was replaced by one of another shape
       const first = views.find((view) => view.state === "ready") || tables[0];
       if (!this.asked && first) this.choose(first.name); // something to see at once
+      if (dropped) announce(`${dropped} was dropped`);
     }
   }
 
@@ -49,17 +53,19 @@ export class Read {
     return this.read();
   }
 
+  // Draws the fields of the key, unless they are drawn already; whether it did.
   fields() {
     const relation = this.relations.get(byId("read-name").value);
-    if (!relation) return;
-    const shape = relation.name + JSON.stringify(relation.key);
-    if (shape === this.shape) return;
+    if (!relation) return false;
+    const shape = JSON.stringify([relation.name, relation.key, relation.columns]);
+    if (shape === this.shape) return false;
     this.shape = shape;
     byId("read-keys").replaceChildren(...relation.key.map((column, at) => make("div", { class: "field" },
       make("label", { for: `read-key-${at}` }, make("b", {}, column.name), ` ${column.type}`),
       make("input", { id: `read-key-${at}`, spellcheck: "false", autocapitalize: "off" }))));
     byId("read-hint").textContent = relation.key.length
       ? "A whole key gives its row, its first columns all rows that start so." : "One row, without a key.";
+    return true;
   }
 
   keys() {
@@ -85,7 +91,8 @@ export class Read {
       this.show(found, quiet);
     } catch (error) {
       this.next = null;
-      out.replaceChildren(make("p", { class: "message bad", role: "alert" }, error.message));
+      byId("read-note").textContent = "";
+      out.replaceChildren(bad(error));
     }
     byId("read-next").hidden = this.next === null;
   }
@@ -97,7 +104,7 @@ export class Read {
     const told = !found.rows.length ? `${found.name} has no such row ${where}`
       : `${found.name}: ${plural(found.rows.length, "row")}${found.next ? " and more" : ""} ${where}`;
     if (!found.rows.length) out.replaceChildren(make("p", { class: "empty" }, told));
-    else out.replaceChildren(table(told, found.columns, found.rows));
+    else out.replaceChildren(table(told, found.columns, found.rows, { stacks: found.columns.length > 3 }));
     byId("read-note").textContent = told;
     if (!quiet && document.activeElement !== document.body) announce(told);
   }

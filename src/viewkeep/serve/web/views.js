@@ -1,8 +1,9 @@
 // The views: how they stand, how far those are that load, and whether they are right.
 
-import { announce, byId, make } from "./dom.js";
+import { announce, byId, make, table, viewLink } from "./dom.js";
 import { ask, send } from "./api.js";
 import { count, duration, percent, plural, size } from "./format.js";
+import { costOf, problems, rowsOf, standing } from "./standing.js";
 
 const POLL = 700; // ms between looks at a verification that runs
 
@@ -18,14 +19,15 @@ export class Views {
   }
 
   // `total` and `ready` count all views; of very many only some are listed.
-  set({ views, total, ready }) {
+  set({ views, total, ready, failed }) {
     for (const view of views) {
       if (view.state === "ready" && this.known.get(view.name) === "loading") announce(`View ${view.name} is loaded`);
       this.known.set(view.name, view.state);
     }
     this.views = views;
     const listed = total > views.length ? `; ${count(views.length)} are listed` : "";
-    const stand = ready === total ? `${plural(ready, "view")}, all ready` : `${count(ready)} of ${plural(total, "view")} ready`;
+    const lost = failed ? `, ${count(failed)} failed` : "";
+    const stand = ready === total ? `${plural(ready, "view")}, all ready` : `${count(ready)} of ${plural(total, "view")} ready${lost}`;
     byId("views-note").textContent = total ? stand + listed : "";
     this.render();
   }
@@ -42,36 +44,37 @@ export class Views {
     const focused = document.activeElement?.dataset?.focus;
     byId("verify-all").disabled = this.running !== null || !this.views.length;
     byId("verify-stop").hidden = this.running === null;
+    byId("rows-note").hidden = this.views.every((view) => view.rows !== null || !view.held);
     if (!this.views.length) {
       host.replaceChildren(make("p", { class: "empty" }, "No views yet. CREATE VIEW in the SQL box makes one."));
       return;
     }
-    const head = (name, kind) => make("th", { scope: "col", class: kind }, name);
-    host.replaceChildren(make("table", {},
-      make("caption", { class: "unseen" }, "Views with their state, size and verdict"),
-      make("thead", {}, make("tr", {}, head("view"), head("state"), head("rows held", "number"), head("size", "number"), head("verdict"), head("actions"))),
-      make("tbody", {}, ...this.views.map((view) => this.row(view)))));
+    const columns = ["view", "state", "rows", "size", "processor", "verdict", "actions"]
+      .map((name, at) => ({ name, number: at === 2 || at === 3 }));
+    const made = table("Views with their state, size, cost and verdict", columns, this.views.map((view) => this.row(view)), { heads: true, stacks: true });
+    made.querySelectorAll("tbody tr").forEach((row, at) => {
+      row.dataset.name = this.views[at].name;
+      row.setAttribute("aria-current", String(this.views[at].name === this.name));
+    });
+    host.replaceChildren(made);
     if (focused) host.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 
   row(view) {
     const button = (what, text, onclick, disabled = false) => make("button",
       { type: "button", class: "link", onclick, disabled, "data-focus": `${what} ${view.name}`, "aria-label": `${what} ${view.name}` }, text);
-    return make("tr", { "data-name": view.name, "aria-current": String(view.name === this.name) },
-      make("th", { scope: "row" }, button("Read", view.name, () => this.onRead(view.name))),
-      make("td", {}, this.state(view)),
-      make("td", { class: "number" }, count(view.rows)),
-      make("td", { class: "number" }, size(view.bytes)),
-      make("td", {}, this.verdict(view)),
-      make("td", {}, button("Plan of", "Plan", () => this.onPlan(view.name)), " ",
-        button("Verify", "Verify", () => this.verify([view.name]), this.running !== null || view.state !== "ready")));
-  }
-
-  state(view) {
-    if (view.state !== "loading") return make("span", { class: "tag", "data-state": view.state, title: view.problem }, view.state);
-    const said = `about ${percent(view.share)}`;
-    return make("span", { class: "tag", "data-state": "loading", title: `${plural(view.loaded, "row")} in` },
-      make("progress", { max: 1, value: view.share, "aria-label": `Loading ${view.name}` }, said), said);
+    return [
+      viewLink(view.name),
+      make("span", { class: "stand-cell" }, standing(view), ...problems(view).map((text) => make("span", { class: "problem" }, text))),
+      rowsOf(view),
+      size(view.bytes),
+      costOf(view),
+      this.verdict(view),
+      make("span", { class: "actions" },
+        button("Read", "Read", () => this.onRead(view.name), view.state !== "ready"),
+        button("Plan of", "Plan", () => this.onPlan(view.name)),
+        button("Verify", "Verify", () => this.verify([view.name]), this.running !== null || view.state !== "ready")),
+    ];
   }
 
   verdict(view) {
@@ -79,7 +82,7 @@ export class Views {
       return make("span", { class: "note" }, "checking …");
     }
     const found = this.verdicts.get(view.name);
-    if (!found) return make("span", { class: "note" }, "–");
+    if (!found) return "–";
     const text = found.ok ? `✓ right at epoch ${count(found.epoch)}`
       : found.problem ? `✗ ${found.problem}` : `✗ ${count(found.missing)} missing, ${count(found.extra)} extra`;
     return make("span", { class: "verdict", "data-ok": String(found.ok), title: `${plural(found.rows, "row")} compared` }, text);
