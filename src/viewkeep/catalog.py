@@ -10,8 +10,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NoReturn, TypeVar
 
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.programs import (
@@ -24,7 +25,7 @@ from viewkeep.engine.programs import (
 )
 from viewkeep.engine.revision import extended, numbered, revise
 from viewkeep.engine.successors import before_replacement
-from viewkeep.errors import CatalogError, EpochGone
+from viewkeep.errors import CatalogError, EpochGone, PlanOutdated
 from viewkeep.plan.nodes import CellSource, Source, View, sources
 from viewkeep.plan.program import Program, producer_id
 from viewkeep.sql.statements.nodes import CreateView
@@ -32,6 +33,16 @@ from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class CatalogChange:
+    """Tables and views to add, views to replace and to drop, in one change over the `basis`."""
+
+    basis: PlanVersion
+    tables: Mapping[str, Source]
+    views: Sequence[CreateView]
+    drops: Sequence[str]
 
 
 class Catalog:
@@ -59,14 +70,14 @@ class Catalog:
             if if_not_exists and name in plan.tables:
                 return None
             _refuse_taken(plan, name)
-            source = self._source(name, plan.next_number, schema)
+            source = self.source(name, plan.next_number, schema)
             return replace(
                 plan, tables={**plan.tables, name: source}, next_number=plan.next_number + 1
             )
 
         self._commit(change)
 
-    def _source(self, name: str, number: int, schema: Schema) -> Source:
+    def source(self, name: str, number: int, schema: Schema) -> Source:
         """A table of this store, by what its log tells of one."""
         rules = self.store.capabilities.cells
         if rules is None:
@@ -117,6 +128,36 @@ class Catalog:
 
         self._commit(change)
         return beside
+
+    def apply(self, wanted: CatalogChange) -> None:
+        """Make a change of many tables and views, all or none; PlanOutdated if others were first.
+
+        If it replaces or drops a view that answers, all its views take their names together, and
+        what it drops answers until then.
+        """
+        generations = save_definitions(self.store, [statement.view for statement in wanted.views])
+
+        def change(plan: PlanVersion) -> PlanVersion | None:
+            if plan.version != wanted.basis.version:
+                raise PlanOutdated("the tables or views changed meanwhile")
+            return self.preview(wanted, generations)
+
+        self._commit(change)
+
+    def preview(
+        self, wanted: CatalogChange, generations: Sequence[int] | None = None
+    ) -> PlanVersion | None:
+        """The plan that a change would make; None if it changes nothing."""
+        if generations is None:
+            generations = [-number for number, _ in enumerate(wanted.views, 1)]
+        plan, tables = wanted.basis, dict(wanted.basis.tables)
+        for name, source in wanted.tables.items():
+            _refuse_taken(plan, name)
+            tables[name] = source
+        plan = replace(plan, tables=tables, next_number=plan.next_number + len(wanted.tables))
+        answers = self._answers(plan)
+        addition = _Addition(plan, wanted.views, plan, answers, wanted.drops, together=True)
+        return addition.made(generations) or (plan if wanted.tables else None)
 
     def _answers(self, plan: PlanVersion) -> Callable[[str], bool]:
         """Tells whether a view of this plan can be read now."""
@@ -211,7 +252,8 @@ class _Addition:
     """The views of one change: which are added, which replace others, and which of those at once.
 
     One that answers is replaced by a successor that is loaded beside it; so is, with it, what reads
-    it. Any other is replaced at once.
+    it. Any other is replaced at once. If one that answers is replaced or dropped in a change that
+    is to come `together`, all its views are successors, and what it drops leaves with them.
     """
 
     def __init__(
@@ -220,25 +262,53 @@ class _Addition:
         wanted: Sequence[CreateView],
         basis: PlanVersion,
         answers: Callable[[str], bool],
+        drops: Sequence[str] = (),
+        *,
+        together: bool = False,
     ):
+        self.drops, self.together = drops, together
         self.plan, self.wanted, self.basis, self.answers = plan, wanted, basis, answers
         self.names = {statement.view.name for statement in wanted}
         self.views, self.generations = dict(plan.views), dict(plan.generations)
         self.origins, self.successors = dict(plan.origins), dict(plan.successors)
         self.failed, self.repairs = dict(plan.failed), dict(plan.repairs)
-        self.unreadable = dict(plan.unreadable)
+        self.unreadable, self.leaving = dict(plan.unreadable), dict(plan.leaving)
         self.added: dict[str, View] = {}  # by the names that the program has for them
         self.beside: list[str] = []
         self.lost = False  # whether some view is no longer kept
 
     def made(self, generations: Sequence[int]) -> PlanVersion | None:
         """The plan with these views; None if all are there as they are."""
+        self.together = self.together and self._changes_what_answers()
         for statement, generation in zip(self.wanted, generations, strict=True):
             self._add(statement, generation)
+        for name in self.drops:
+            self._drop(name)
         if not self.added and not self.lost:
             return None
         made = self._now()
         return numbered(made) if self.lost else extended(made, self.plan, self.added.values())
+
+    def _changes_what_answers(self) -> bool:
+        replaced = (
+            statement.view.name
+            for statement in self.wanted
+            if statement.view.name in self.views and not self._is_kept(statement.view)
+        )
+        return any(map(self.answers, chain(self.drops, replaced)))
+
+    def _drop(self, name: str) -> None:
+        """Take a view away, now or when the views that come with this change take their names."""
+        last = {**self.views, **{n: successor.view for n, successor in self.successors.items()}}
+        users = [n for n, view in last.items() if name in view.reads and n not in self.drops]
+        if users:
+            _refuse_users(name, sorted(users))
+        self._forget_successor(name)
+        if self.beside and name in self.views and self.answers(name):
+            self.leaving[name] = self.plan.version + 1
+        else:
+            self._forget(name)
+            self.generations.pop(name, None)
 
     def _add(self, statement: CreateView, generation: int) -> None:
         view, name = statement.view, statement.view.name
@@ -252,7 +322,8 @@ class _Addition:
             return
         self._refuse_others(view)
         reads_new = any(read in self.beside for read in view.reads)
-        if reads_new or (name in self.views and self.answers(name)):
+        answers = name in self.views and self.answers(name)
+        if self.together or reads_new or answers:
             self._forget_successor(name)
             _refuse_taken(self._now(), successor_name(name))
             successor = Successor(view, generation, self.plan.version + 1)
@@ -274,15 +345,18 @@ class _Addition:
         """Refuse what would take a view from under another, or build on one that changes."""
         _refuse_changed(self._now(), view, self.basis, self.names)
         if view.name in self.views or view.name in self.successors:
-            _refuse_read(self._now(), view.name, self.names)
+            _refuse_read(self._now(), view.name, {*self.names, *self.drops})
         for read in view.reads:
             if read in self.successors and read not in self.names:
                 raise CatalogError(
                     f"{read}, which {view.name} reads, is being replaced; try again when "
                     f"viewkeep status no longer lists {successor_name(read)}"
                 )
+            if read in self.leaving:
+                raise CatalogError(f"{read}, which {view.name} reads, is being dropped")
 
     def _forget_successor(self, name: str) -> None:
+        self.lost |= self.leaving.pop(name, None) is not None
         self.lost |= self.successors.pop(name, None) is not None
         self.failed.pop(successor_name(name), None)
         self.unreadable.pop(successor_name(name), None)
@@ -305,6 +379,7 @@ class _Addition:
             failed=self.failed,
             repairs=self.repairs,
             unreadable=self.unreadable,
+            leaving=self.leaving,
         )
 
 
@@ -319,6 +394,7 @@ def _drop(plan: PlanVersion, name: str) -> PlanVersion:
         failed=_without(_without(plan.failed, name), gone),
         repairs=_without(plan.repairs, name),
         unreadable=_without(_without(plan.unreadable, name), gone),
+        leaving=_without(plan.leaving, name),
     )
 
 
@@ -334,7 +410,11 @@ def _refuse_read(plan: PlanVersion, name: str, besides: Container[str] = ()) -> 
     coming = [successor.view for successor in plan.successors.values()]
     readers = {view.name for view in (*plan.views.values(), *coming) if name in view.reads}
     if users := sorted(user for user in readers if user not in besides):
-        raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
+        _refuse_users(name, users)
+
+
+def _refuse_users(name: str, users: list[str]) -> NoReturn:
+    raise CatalogError(f"{name} is read by {', '.join(users)}; drop {_those(users)} first")
 
 
 def _refuse_changed(

@@ -43,6 +43,7 @@ from viewkeep.types import Schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from viewkeep.access.apply.application import Application
     from viewkeep.access.backup import BackedUp, Backup, BackupFolder, OnRows
     from viewkeep.access.feeds.feed import Feed, Feeds
     from viewkeep.access.follow import FolderLoad
@@ -243,11 +244,17 @@ class Database:
         return self._executor.prepare(text, dialect)
 
     def create_views(self, text: str) -> list[str]:
-        """Create the views of many CREATE VIEW statements in one change, all or none.
-
-        Much faster than one by one where there are thousands. Returns their names.
-        """
+        """Create the views of many CREATE VIEW statements in one change; their names."""
         return self._executor.create_views(text)
+
+    def apply(self, program: str, *, prune: bool = False, dry_run: bool = False) -> Application:
+        """Bring tables and views to what a program of CREATE statements says, in one change.
+
+        With `prune`, views that it does not name are dropped. A `dry_run` only says what changes.
+        """
+        from viewkeep.access.apply.application import apply
+
+        return apply(self._reader, self.catalog, program, prune=prune, dry_run=dry_run)
 
     def explain(self, what: str | None = None, *, code: bool = False) -> str:
         """How a view, a statement, or (with None) all views are kept, as a tree.
@@ -332,8 +339,7 @@ class Database:
     def get(self, name: str, key: Key = (), *, at: At | None = None) -> dict[str, Any] | None:
         """One row of a table or view by its key (a scalar, tuple or dict), or None.
 
-        Views are read at the published epoch (`at="stable"`) unless `at="latest"`; base tables as
-        they are now unless `at="stable"`.
+        Without `at`, views are read at the published epoch, base tables as they are now.
         """
         return self._reader.get(name, key, at)
 

@@ -21,7 +21,20 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cli.md"
 COMMANDS = (
-    *("init", "sql", "load", "drop", "backup", "restore", "export", "run", "serve", "get", "scan"),
+    *(
+        "init",
+        "sql",
+        "load",
+        "drop",
+        "apply",
+        "backup",
+        "restore",
+        "export",
+        "run",
+        "serve",
+        "get",
+        "scan",
+    ),
     *("explain", "status", "top", "profile", "verify", "repair", "demo", "users"),
 )
 
@@ -262,3 +275,28 @@ def test_export(site: str, tmp_path: Path) -> None:
     assert path.read_text().splitlines() == ["story,voter,stars", "1,a,5", "1,b,3", "2,a,4"]
     assert "Exported 2 rows" in call("export", site, "scores", str(tmp_path / "scores.parquet"))
     assert "csv, arrow, sql" in call("export", site, "scores", "scores.xlsx", code=1)
+
+
+def test_apply(site: str, tmp_path: Path) -> None:
+    program = tmp_path / "site.sql"
+    program.write_text(SITE.partition("INSERT")[0])
+    assert "Nothing to do." in call("apply", site, str(program), "--dry-run")
+    program.write_text(program.read_text().replace("COUNT(*)", "SUM(stars)"))
+    shown = call("apply", site, str(program), "--dry-run", code=2)
+    assert re.search(r"^~ view  scores  reads 3 rows, builds at most \d+ B$", shown, re.MULTILINE)
+    assert "= table votes" in shown
+    call("apply", site, str(program), code=2)  # nobody is there to be asked
+    assert data("apply", site, str(program), "--dry-run", code=2)["applied"] is False
+    told = data("apply", site, str(program), "--yes")
+    assert (told["applied"], told["pending"]) == (True, True)
+    (change,) = [change for change in told["changes"] if change["action"] == "replace"]
+    assert (change["kind"], change["name"], change["rows"]) == ("view", "scores", 3)
+    assert data("apply", site, str(program), "--yes")["pending"] is False
+    with viewkeep.open(site) as db:
+        catch_up(db.store)
+    assert json.loads(call("get", site, "scores", "1", "--json")) == {"story": 1, "votes": 8}
+    text = "CREATE TABLE votes (story BIGINT, voter STRING, stars INT, PRIMARY KEY (story, voter))"
+    assert "? view  scores" in call("apply", site, "-", "--dry-run", input=text)
+    assert "- view  scores" in call("apply", site, "-", "--dry-run", "--prune", input=text, code=2)
+    assert "error: " in call("apply", site, "-", "--yes", input="DROP TABLE votes", code=1)
+    assert "scores" in call("sql", site, "SHOW VIEWS")

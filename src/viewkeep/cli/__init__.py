@@ -8,11 +8,16 @@ from __future__ import annotations
 
 # Commands register as their modules are imported; `--help` lists them in this order. They import
 # what reads and writes data when they are called, and `run` starts Spark's JVM before that.
-from viewkeep.cli import write, archive, run, serve, users, read, top, profile, verify, repair, demo  # isort: skip
+# isort: off
+from viewkeep.cli import write, apply, archive, run, serve, users, read, top, profile, verify
+from viewkeep.cli import repair, demo
+
+# isort: on
 from viewkeep.cli.app import app
 
 __all__ = [
     "app",
+    "apply",
     "archive",
     "demo",
     "main",

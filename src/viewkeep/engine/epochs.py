@@ -248,7 +248,7 @@ class Epochs:
         if plan.repairs:
             begin_repairs(self.store, published.cut)
             plan = newest_plan(self.store)
-        if plan.successors:
+        if plan.successors or plan.leaving:
             take_names(self.store, published)
             plan = newest_plan(self.store)
         loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)

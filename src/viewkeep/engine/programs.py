@@ -69,6 +69,7 @@ class PlanVersion:
     only the names and reasons are known: their definitions are damaged, or of another version.
     `successors` are loaded to replace the views of their names. `origins` has the first generation
     of a view that has replaced others, which tells it from one that was dropped and created anew.
+    Views that are `leaving` answer until the successors of a group take their names.
     """
 
     version: int
@@ -82,6 +83,7 @@ class PlanVersion:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     successors: Mapping[str, Successor] = field(default_factory=dict)
     origins: Mapping[str, int] = field(default_factory=dict)
+    leaving: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def kept_views(self) -> list[View]:
@@ -254,6 +256,7 @@ def _encode(plan: PlanVersion) -> bytes:
         "repairs": {name: cut.to_json() for name, cut in plan.repairs.items()},
         "successors": {name: (s.generation, s.group) for name, s in plan.successors.items()},
         "origins": dict(plan.origins),
+        "leaving": dict(plan.leaving),
         "id": uuid.uuid4().hex,  # no two plans of any databases have the same record
     }
     return json.dumps(value).encode()
@@ -288,6 +291,7 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
         unreadable,
         successors,
         value.get("origins", {}),
+        value.get("leaving", {}),
     )
 
 

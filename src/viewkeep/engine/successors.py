@@ -4,8 +4,9 @@ Law: at every published epoch a name stands for one view, whole: the old one up 
 new one after it, and all that were replaced in one change go over at the same epoch.
 
 A successor is kept like any view, under a name of its own, so loading it, its failure and what it
-shares with others are nothing new. Once an epoch is published with which its whole group is ready,
-the next plan gives them their names; readers follow the plan of the epoch that they read.
+shares with others are nothing new. Views that a change takes away leave when its group takes its
+names. Once an epoch is published with which its whole group is ready, the next plan does both;
+readers follow the plan of the epoch that they read.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def take_names(store: Store, published: Published) -> None:
 
 def _ready(plan: PlanVersion, program: Program, loading: Collection[str]) -> set[int]:
     """The groups of which the published program has every view, with nothing left to load."""
-    groups = {successor.group for successor in plan.successors.values()}
+    groups = {*plan.leaving.values(), *(s.group for s in plan.successors.values())}
     for successor in plan.successors.values():
         placement = program.placements.get(successor.apart.name)
         known = placement is not None and placement.view == successor.apart
@@ -55,16 +56,25 @@ def _with_names_taken(plan: PlanVersion, groups: Collection[int]) -> PlanVersion
         if (origin := plan.origin(name)) is not None:
             origins[name] = origin
         views[name], generations[name] = successor.view, successor.generation
+    left = {name for name, group in plan.leaving.items() if group in groups}
+    changed = taken.keys() | left
     return replace(
         plan,
-        views=views,
-        generations=generations,
-        origins=origins,
-        failed=_without(plan.failed, taken),
-        repairs=_without(plan.repairs, taken),
-        unreadable=_without(plan.unreadable, taken),
+        views=_without(views, left),
+        generations=_without(generations, left),
+        origins=_without(origins, left),
+        failed=_without(plan.failed, changed),
+        repairs=_without(plan.repairs, changed),
+        unreadable=_without(plan.unreadable, changed),
         successors=_without(plan.successors, taken),
+        leaving=_without(plan.leaving, left),
     )
+
+
+def completed(plan: PlanVersion) -> PlanVersion:
+    """The plan as it will be when all successors have taken their names."""
+    groups = {*plan.leaving.values(), *(s.group for s in plan.successors.values())}
+    return numbered(_with_names_taken(plan, groups)) if groups else plan
 
 
 def before_replacement(newest: PlanVersion, read: PlanVersion) -> PlanVersion:
@@ -104,7 +114,13 @@ def given_up(plan: PlanVersion, failures: Mapping[str, Failure]) -> PlanVersion:
         failed[successor_name(name)] = own or Failure(
             cause.epoch, time.time_ns(), f"it was to come with {other}, which failed"
         )
-    return replace(plan, failed=failed, successors=_without(plan.successors, lost))
+    stay = [name for name, group in plan.leaving.items() if group in groups]
+    return replace(
+        plan,
+        failed=failed,
+        successors=_without(plan.successors, lost),
+        leaving=_without(plan.leaving, stay),
+    )
 
 
 def _without(items: Mapping[str, _T], names: Iterable[str]) -> dict[str, _T]:

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from viewkeep.access.definitions import create_statement, create_view, in_order
+from viewkeep.access.definitions import create_statement
 from viewkeep.access.duckdb.query import DuckQuery
 from viewkeep.access.reads import At, DatabaseReader
 from viewkeep.access.relations import TableRelation
@@ -26,11 +26,11 @@ from viewkeep.access.statements.keyed import change, insertion
 from viewkeep.access.statements.lookups import OtherReader, PointRead, point_read
 from viewkeep.access.statements.prepared import Prepared
 from viewkeep.access.statements.queries import check_answer, plan_query, readable, run_query
+from viewkeep.access.statements.rewriting import readers_again
 from viewkeep.catalog import Catalog
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.engine.rows.show import code as rows_code
 from viewkeep.errors import (
-    CatalogError,
     InvalidRow,
     NotReady,
     PlanOutdated,
@@ -325,31 +325,6 @@ class StatementRunner:
             raise refused
         return DuckQuery(query, refused)
 
-    def _readers(self, wanted: st.CreateView, basis: PlanVersion) -> list[st.CreateView]:
-        """The views that read one that is replaced, directly or not, written over the new one."""
-        coming = {name: successor.view for name, successor in basis.successors.items()}
-        newest = {**basis.views, **coming}
-        if not wanted.or_replace or newest.get(wanted.view.name) in (None, wanted.view):
-            return []
-        made, again = {wanted.view.name: wanted.view}, list[st.CreateView]()
-        for view in in_order(newest.values()):
-            if view.name in made or made.keys().isdisjoint(view.reads):
-                continue
-            try:
-                (tree,) = parse(create_view(view))
-                statement = analyse(
-                    tree, lambda name: made.get(name) or self._resolve(name), basis.program.joins
-                )
-                assert isinstance(statement, st.CreateView)
-            except SqlError as error:
-                raise CatalogError(
-                    f"{view.name} reads {wanted.view.name} and cannot be kept over the new one: "
-                    f"{error}. Change both together: viewkeep apply"
-                ) from error
-            made[view.name] = statement.view
-            again.append(replace(statement, or_replace=True, if_not_exists=False))
-        return again
-
     def create_views(self, text: str) -> list[str]:
         """Create the views of some CREATE VIEW statements in one change; their names."""
         basis = self._reader.current()
@@ -423,7 +398,8 @@ class StatementRunner:
                 catalog.drop_table(name, if_exists)
                 return Result(message=f"table {name} is gone")
             case st.CreateView(view) as wanted:
-                beside = catalog.create_views([wanted, *self._readers(wanted, basis)], basis)
+                again = readers_again(wanted, basis, self._resolve)
+                beside = catalog.create_views([wanted, *again], basis)
                 return Result(message=_created(view.name, beside))
             case st.DropView(name, if_exists):
                 catalog.drop_view(name, if_exists)

@@ -39,7 +39,7 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
         if replace:
             raise Unsupported("CREATE OR REPLACE INDEX is not taken", hint="DROP INDEX first")
         index = _index(tree.this, resolve)
-        return CreateView(dataclasses.replace(index, statement=_statement(tree)), exists)
+        return CreateView(dataclasses.replace(index, statement=statement_text(tree)), exists)
     for part in tree.args.get("properties") or ():
         if not isinstance(part, exp.MaterializedProperty):
             raise Unsupported("this property is not taken", fragment=text_of(part))
@@ -52,7 +52,7 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
             )
         return CreateTable(name_of(tree.this), schema_of(tree), exists)
     if kind == "VIEW" and tree.args.get("expression") is not None:
-        statement = _statement(tree)
+        statement = statement_text(tree)
         view = dataclasses.replace(_view(tree, resolve, existing), statement=statement)
         return CreateView(view, exists, replace)
     raise Unsupported(f"CREATE {kind} is not taken", fragment=text_of(tree))
@@ -117,7 +117,7 @@ def name_of(tree: exp.Expr) -> str:
     return table.name.lower()
 
 
-def _statement(tree: exp.Create) -> str:
+def statement_text(tree: exp.Create) -> str:
     """A CREATE statement without OR REPLACE and IF NOT EXISTS."""
     bare = tree.copy()
     bare.set("exists", False)

@@ -41,6 +41,7 @@ class Sizes:
     max_bytes: int | None = None  # after which no rows are taken
     free_bytes: int | None = None  # on the disk
     refusal: str | None = None  # why no rows are taken now
+    base_rows: int | None = None  # of all base tables, if the store counts them
 
 
 class Store(ABC):

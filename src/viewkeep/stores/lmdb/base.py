@@ -81,6 +81,12 @@ def scan(
     return Chunk([key[PREFIX:] for key in keys[:limit]], rows[:limit], len(rows) > limit)
 
 
+def rows(node: Environment) -> int:
+    """How many base rows a node has, of all tables."""
+    with translated, node.begin() as txn:
+        return int(txn.stat(node.dbs["rows"])["entries"])
+
+
 def _before_images(
     node: Environment, txn: Transaction, table: int, at: int, wanted: Callable[[bytes], bool]
 ) -> dict[bytes, bytes | None]:

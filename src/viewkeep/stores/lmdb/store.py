@@ -11,7 +11,7 @@ from pathlib import Path
 
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Capabilities, Sizes, Store, TableSize
-from viewkeep.stores.lmdb import cuts, log, redo, state
+from viewkeep.stores.lmdb import base, cuts, log, redo, state
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     DatabaseFolder,
@@ -93,6 +93,7 @@ class LmdbStore(Store):
             max_bytes=space.most,
             free_bytes=space.free,
             refusal=space.refusal,
+            base_rows=sum(base.rows(node) for node in database.nodes),
         )
 
     def close(self) -> None:

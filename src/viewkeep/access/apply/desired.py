@@ -1,0 +1,194 @@
+"""What a program asks for, compared with the tables and views that are there.
+
+Law: a program says which tables and views there should be and by which SQL; OR REPLACE and IF NOT
+EXISTS in it change nothing. What is there as the program says stays as it is, with its state. The
+views that the program does not name and that read one that changes are written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from viewkeep.access.definitions import create_view, in_order
+from viewkeep.access.statements.rewriting import newest_views, written_again
+from viewkeep.catalog import CatalogChange
+from viewkeep.engine.programs import PlanVersion
+from viewkeep.errors import CatalogError, UnknownName, Unsupported
+from viewkeep.plan.nodes import Source, View
+from viewkeep.sql.parse.syntax import parse, text_of
+from viewkeep.sql.statements import nodes as st
+from viewkeep.sql.statements.analyse import analyse
+from viewkeep.sql.statements.definitions import name_of, statement_text
+from viewkeep.types import Schema
+
+MakeSource = Callable[[str, int, Schema], Source]
+
+
+@dataclass
+class Desired:
+    """A program over a basis: the change that it takes, and what it leaves as it is."""
+
+    basis: PlanVersion
+    prune: bool
+    make_source: MakeSource
+    unknown: Callable[[str], Exception]
+    tables: dict[str, Source] = field(default_factory=dict)  # new ones
+    views: dict[str, st.CreateView] = field(default_factory=dict)  # new ones and others
+    named: dict[str, Source | View] = field(default_factory=dict)  # all that the program names
+    written_again: set[str] = field(default_factory=set)  # that the program does not name
+
+    @staticmethod
+    def of(
+        text: str,
+        basis: PlanVersion,
+        make_source: MakeSource,
+        unknown: Callable[[str], Exception],
+        prune: bool = False,
+    ) -> Desired:
+        """The change that makes the program true. `unknown` gives the error for a name."""
+        desired = Desired(basis, prune, make_source, unknown)
+        for tree in parse(text):
+            desired._take(tree)
+        if not prune:
+            for name in desired.not_named:
+                if name in desired._there:
+                    desired._database_view(name)
+        return desired
+
+    @property
+    def change(self) -> CatalogChange:
+        """The change of the catalog."""
+        wanted, drops = dict(self.views), self.drops
+        if wanted or self.tables or drops:
+            # What comes and goes by an earlier change does so together with all that changes now.
+            drops += [name for name in self.basis.leaving if name not in self.named]
+            for name, successor in self.basis.successors.items():
+                if name not in wanted and name not in drops:
+                    wanted[name] = st.CreateView(successor.view, or_replace=True)
+        ordered = [wanted[view.name] for view in in_order(s.view for s in wanted.values())]
+        return CatalogChange(self.basis, self.tables, ordered, drops)
+
+    @property
+    def drops(self) -> list[str]:
+        """The views that the program takes away."""
+        return [name for name in self.not_named if name in self._views_there] if self.prune else []
+
+    @property
+    def not_named(self) -> list[str]:
+        """The tables and views that are there, and stay there, without being named."""
+        there = {*self.basis.tables, *self._views_there} - self.basis.leaving.keys()
+        return sorted(there - self.named.keys())
+
+    @property
+    def _there(self) -> Mapping[str, View]:
+        return newest_views(self.basis)
+
+    @property
+    def _views_there(self) -> set[str]:
+        return {*self._there, *self.basis.unreadable} - self.basis.leaving.keys()
+
+    def _take(self, tree: exp.Expr) -> None:
+        if not isinstance(tree, exp.Create):
+            raise Unsupported(
+                "a program consists of CREATE TABLE, CREATE VIEW and CREATE INDEX",
+                fragment=text_of(tree)[:80],
+                hint="Run other statements with viewkeep sql",
+            )
+        kind = str(tree.args.get("kind") or "").upper()
+        name = tree.this.name.lower() if kind == "INDEX" else name_of(tree.this)
+        if name in self.named:
+            raise CatalogError(f"the program creates {name} twice")
+        known = self._there.get(name)
+        if kind != "TABLE" and known is not None and self._is_same(tree, known):
+            self.named[name] = known
+            return
+        statement = analyse(tree, self._resolve, self.basis.program.joins)
+        if isinstance(statement, st.CreateTable):
+            self._take_table(statement)
+        elif isinstance(statement, st.CreateView):
+            if name in self.basis.tables:
+                raise CatalogError(f"{name} is a table here and a view in the program")
+            self._take_view(statement)
+
+    def _is_same(self, tree: exp.Create, known: View) -> bool:
+        """Whether a view has the same text and reads what it has read."""
+        if known.name in self.basis.leaving:
+            return False
+        changed = any(name in self.views or name in self.tables for name in self._resolved(known))
+        return not changed and statement_text(tree) == create_view(known)
+
+    def _resolved(self, view: View) -> list[str]:
+        """What a view reads, with those of them written again that have to be."""
+        for name in view.reads:
+            if name not in self.named:
+                self._resolve(name)
+        return list(view.reads)
+
+    def _take_table(self, wanted: st.CreateTable) -> None:
+        name, known = wanted.name, self.basis.tables.get(wanted.name)
+        if name in self._views_there:
+            raise CatalogError(f"{name} is a view here and a table in the program")
+        if known is None:
+            number = self.basis.next_number + len(self.tables)
+            known = self.tables[name] = self.make_source(name, number, wanted.schema)
+        elif known.schema != wanted.schema:
+            raise CatalogError(
+                f"table {name} is another one in the program: {_differ(known, wanted)}"
+            )
+        self.named[name] = known
+
+    def _take_view(self, wanted: st.CreateView) -> None:
+        name = wanted.view.name
+        if self._there.get(name) != wanted.view or name in self.basis.leaving:
+            self.views[name] = replace(wanted, or_replace=True, if_not_exists=False)
+        self.named[name] = wanted.view
+
+    def _resolve(self, name: str) -> Source | View:
+        if name in self.named:
+            return self.named[name]
+        if name in self.basis.tables:
+            return self.basis.tables[name]
+        if name not in self._there:
+            raise self.unknown(name)
+        if self.prune:
+            raise UnknownName(
+                f"the program lacks the view {name}",
+                hint="Name it before what reads it, or leave out --prune",
+            )
+        return self._database_view(name)
+
+    def _database_view(self, name: str) -> View:
+        """A view that the program does not name, over what it reads."""
+        view = self._there[name]
+        if name in self.views:
+            return self.views[name].view
+        below = self._resolved(view)
+        if any(read in self.views for read in below):
+            again = written_again(view, self.views, self._resolve, self.basis.program.joins)
+            if again.view != view:
+                self.views[name] = again
+                self.written_again.add(name)
+            return again.view
+        return view
+
+
+def _differ(known: Source, wanted: st.CreateTable) -> str:
+    """How a table's columns differ from those of a program."""
+    here = {column.name: str(column.type) for column in known.schema.columns}
+    there = {column.name: str(column.type) for column in wanted.schema.columns}
+    parts = [f"it adds {name} {type}" for name, type in there.items() if name not in here]
+    parts += [f"it lacks {name}" for name in here if name not in there]
+    parts += [
+        f"{name} is {here[name]} here and {type} there"
+        for name, type in there.items()
+        if here.get(name, type) != type
+    ]
+    if known.schema.key != wanted.schema.key:
+        parts.append(
+            f"the key is ({', '.join(known.schema.key)}) here and "
+            f"({', '.join(wanted.schema.key)}) there"
+        )
+    return "; ".join(parts) or "the columns have another order"
