@@ -20,7 +20,8 @@ from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lag import lag_seconds
 from viewkeep.engine.lease import holder
-from viewkeep.engine.programs import PlanVersion, successor_name
+from viewkeep.engine.load_progress import Loads
+from viewkeep.engine.programs import PlanVersion, load_plan, successor_name
 from viewkeep.plan.explain import title
 from viewkeep.plan.program import Program
 from viewkeep.stores.contract import Sizes, Store, TableSize
@@ -102,6 +103,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         for log, end in head.positions.items()
     )
     lease, costs = holder(store), read_costs(store)
+    loads = Loads(store, load_plan(store, published.plan).program, published)
     spent = costs.of_views(current.program)
     return Status(
         url=url,
@@ -113,7 +115,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         lag_seconds=0.0 if published.cut.covers(head) else lag_seconds(epochs, published),
         operations_per_second=_rate(published),
         views=tuple(
-            replace(_view(name, epochs, current, url), seconds=spent.get(name, (0.0, 0))[0])
+            replace(_view(name, epochs, current, url, loads), seconds=spent.get(name, (0.0, 0))[0])
             for name in sorted({*current.views, *current.unreadable, *successors(current)})
         ),
         tables=tuple(sorted(current.tables)),
@@ -154,7 +156,7 @@ def successors(plan: PlanVersion) -> dict[str, str]:
     return {new: name for new, name in known.items() if new in there or new in plan.failed}
 
 
-def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str) -> ViewStatus:
+def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str, loads: Loads) -> ViewStatus:
     failure = plan.failed.get(name)
     if failure is not None and (replaced := successors(plan).get(name)) is not None:
         problem = (
@@ -169,7 +171,12 @@ def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str) -> ViewStatus:
     progress = loading_of(epochs, name)
     if progress is None:
         return ViewStatus(name, "waiting")
-    return ViewStatus(name, "loading", progress) if progress else ViewStatus(name, "ready")
+    if not progress:
+        return ViewStatus(name, "ready")
+    placement = loads.program.placements.get(name)
+    load = None if placement is None else loads.of(placement)
+    parts = (progress, "" if load is None else str(load))
+    return ViewStatus(name, "loading", ", ".join(filter(None, parts)))
 
 
 def _trouble(store: Store) -> str | None:

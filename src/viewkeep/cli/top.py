@@ -29,7 +29,7 @@ from viewkeep.cli.output import console, print_json
 if TYPE_CHECKING:
     from viewkeep.database import Database
     from viewkeep.engine.epochs import Published
-    from viewkeep.serve.dashboard.progress import LoadProgress
+    from viewkeep.engine.load_progress import LoadProgress
     from viewkeep.status import Status
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -91,8 +91,8 @@ class Watcher:
         return look
 
     def _loading(self, status: Status, published: Published) -> dict[str, LoadProgress]:
+        from viewkeep.engine.load_progress import Loads
         from viewkeep.engine.programs import load_plan
-        from viewkeep.serve.dashboard.progress import Loads
 
         program = load_plan(self._db.store, published.plan).program
         loads = Loads(self._db.store, program, published)

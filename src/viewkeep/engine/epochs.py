@@ -52,6 +52,7 @@ class Published:
     plan: int
     loading: Loading = field(default_factory=dict)
     loaded: Mapping[str, int] = field(default_factory=dict)  # rows in so far, per loading feed
+    spent: Mapping[str, float] = field(default_factory=dict)  # seconds so far, per loading feed
     at: int = 0  # nanoseconds since 1970
     operations: int = 0
     seconds: float = 0.0
@@ -223,16 +224,18 @@ class Epochs:
             raise Fenced(f"epoch {epoch.epoch} is not the open one")
         now = time.time_ns()
         reports = list(reports)
-        loading = merge_progress(epoch.loading, reports)
+        loading, seconds = merge_progress(epoch.loading, reports), (now - epoch.opened) / 1e9
+        spent = record.published.spent
         published = Published(
             epoch=epoch.epoch,
             cut=epoch.cut,
             plan=epoch.plan,
             loading=loading,
             loaded=add_loaded(record.published.loaded, loading, reports),
+            spent={feed: round(spent.get(feed, 0.0) + seconds, 3) for feed in loading},
             at=now,
             operations=epoch.operations,
-            seconds=(now - epoch.opened) / 1e9,
+            seconds=seconds,
             levels=level_seconds(reports),
             more=epoch.more,
         )

@@ -13,13 +13,13 @@ import pytest
 from viewkeep.demo.site import VIEWS
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.failures import set_aside
+from viewkeep.engine.load_progress import _position
 from viewkeep.engine.local import catch_up
 from viewkeep.plan.nodes.node import OperatorNode
 from viewkeep.serve.dashboard.files import web_files
 from viewkeep.serve.dashboard.graph import figures_of, graph_of
 from viewkeep.serve.dashboard.losses import losses
 from viewkeep.serve.dashboard.memory import of_driver, of_process, of_this_process
-from viewkeep.serve.dashboard.progress import _position
 from viewkeep.serve.dashboard.sqltext import laid_out
 from viewkeep.serve.dashboard.titles import Titles
 from viewkeep.serve.dashboard.views import MOST_COUNTED, MOST_VIEWS, view_of, views_of

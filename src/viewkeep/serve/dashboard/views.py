@@ -13,11 +13,11 @@ from viewkeep.access.reads import view_failed, view_unreadable
 from viewkeep.database import Database
 from viewkeep.engine.costs import read_costs
 from viewkeep.engine.epochs import Published
+from viewkeep.engine.load_progress import LoadProgress, Loads
 from viewkeep.engine.programs import PlanVersion, load_plan, successor_name
 from viewkeep.errors import EpochGone
 from viewkeep.plan.nodes import View
 from viewkeep.plan.program import Placement, Program
-from viewkeep.serve.dashboard.progress import LoadProgress, Loads
 from viewkeep.serve.dashboard.sqltext import laid_out
 from viewkeep.stores.contract import Sizes, Store, TableSize
 from viewkeep.types import Schema

@@ -1,8 +1,9 @@
 """How far views that are being loaded have come, as a share of their rows.
 
 The number of rows to load is not counted anywhere, so the share is an estimate: where the last key
-that was loaded lies between the first and the last key there is. Law: 0 before the first chunk, 1
-when nothing is left, and it never counts a finished part as unfinished.
+that was loaded lies between the first and the last key there is. The time that is left is told by
+the time so far. Law: the share is 0 before the first chunk, 1 when nothing is left, and never
+counts a finished part as unfinished.
 """
 
 from __future__ import annotations
@@ -25,13 +26,24 @@ class LoadProgress:
 
     rows: int
     share: float
+    seconds: float  # of epochs since it began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long it will still take, at the pace that it has had; None if nothing is in yet."""
+        return self.seconds * (1 - self.share) / self.share if self.share else None
+
+    def __str__(self) -> str:
+        if self.seconds_left is None:
+            return ""
+        return f"about {self.share:.0%}, {self.seconds_left:,.0f} s left"
 
 
 class Loads:
     """What is being loaded at one published epoch; each feed is looked at once for all views."""
 
     def __init__(self, store: Store, program: Program, published: Published):
-        self._published = published
+        self._published, self.program = published, program
         loading = published.loading
         feeds = (feed for op in program.operators for feed in op.feeds) if loading else ()
         self._shares = {
@@ -46,7 +58,8 @@ class Loads:
         if not left:
             return None
         rows = sum(self._published.loaded.get(feed, 0) for feed in left)
-        return LoadProgress(rows, sum(self._shares[feed] for feed in left) / len(left))
+        seconds = max(self._published.spent.get(feed, 0.0) for feed in left)
+        return LoadProgress(rows, sum(self._shares[feed] for feed in left) / len(left), seconds)
 
 
 def _share(store: Store, program: Program, feed: OperatorFeed, left: Mapping[str, str]) -> float:
