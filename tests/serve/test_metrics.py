@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 
+from viewkeep.engine.local import catch_up as run_epochs
+
+sys.path.append(str(Path(__file__).parent.parent))
+
+from engine.poison import POISON, poisoned
+
 if TYPE_CHECKING:
     from viewkeep import Database
     from viewkeep.engine.epochs import Published
+    from viewkeep.serve.server import Server
 
     CatchUp = Callable[[], Published]
+
+__all__ = ["poisoned"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +72,33 @@ def test_requests_by_route(client: httpx.Client) -> None:
     assert count("/v1/{name}/row", 404) == 1
     assert count("none", 404) == 1
     assert not any("made" in name for name in found)
+
+
+def test_a_view_that_fails(db: Database, poisoned: None, serve: Callable[..., Server]) -> None:
+    """It counts until it is repaired; its readers' errors stand among the requests."""
+    db.sql("""
+        CREATE TABLE words (id BIGINT PRIMARY KEY, word STRING);
+        CREATE VIEW counted AS SELECT word, COUNT(*) AS n FROM words GROUP BY word;
+        CREATE VIEW hashed AS SELECT id, md5(word) AS h FROM words;
+    """)
+    db.put("words", {"id": 1, "word": "a"})
+    run_epochs(db.store)
+    labels = 'method="GET",route="/v1/{name}/row",status="500"'
+    refused = f"viewkeep_http_request_seconds_count{{{labels}}}"
+    with httpx.Client(base_url=serve(db).http_url) as client:
+        assert samples(client)["viewkeep_failed_views"] == 0
+        db.put("words", {"id": 2, "word": POISON})
+        run_epochs(db.store, set_aside=True)
+        answer = client.get("/v1/hashed/row?key=1")
+        assert (answer.status_code, answer.json()["error"]["kind"]) == (500, "ViewFailed")
+        found = samples(client)
+        assert (found["viewkeep_failed_views"], found[refused]) == (1, 1)
+        assert client.get(f"/v1/counted/row?key={POISON}").status_code == 200
+        db.put("words", {"id": 2, "word": "b"})
+        db.repair("hashed")
+        run_epochs(db.store)
+        assert samples(client)["viewkeep_failed_views"] == 0
+        assert client.get("/v1/hashed/row?key=2").status_code == 200
 
 
 def test_feeds(client: httpx.Client) -> None:
