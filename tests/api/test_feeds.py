@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
@@ -29,7 +30,9 @@ from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import run_epoch
 from viewkeep.engine.log_splits import whole_logs
 from viewkeep.engine.programs import load_plan
-from viewkeep.errors import EpochGone, InvalidRow, InvalidToken, NotReady, UnknownName
+from viewkeep.errors import EpochGone, InvalidRow, InvalidToken, Locked, NotReady, UnknownName
+from viewkeep.stores.contract import Store
+from viewkeep.stores.wrapped import WrappedStore
 
 if TYPE_CHECKING:
     from viewkeep import Database
@@ -426,6 +429,67 @@ def test_rows_then_changes(site: Database, catch_up: CatchUp) -> None:
     assert event.token == feed.token
 
 
+class RefusingOnce(WrappedStore):
+    """Its nth call finds the store locked by a process that is stopped; all others work."""
+
+    def __init__(self, inner: Store, call: int):
+        super().__init__(inner)
+        self.left = call
+
+    def call(self, method: str, act: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise Locked("another process has kept others from writing")
+        return act(*args, **options)
+
+
+def asked(ask: Callable[[], Any]) -> Any:
+    """What is answered, at the second time if need be."""
+    try:
+        return ask()
+    except Locked:
+        return ask()
+
+
+def test_a_call_that_fails_loses_no_event(site: Database, catch_up: CatchUp) -> None:
+    """Whichever call of the store it is: who asks the feed again gets what there was to give."""
+    votes = itertools.count(10)
+    for call in itertools.count(1):
+        # As in a database of an earlier version, which has no id until a token needs it.
+        site.store.meta.cas("database", site.store.meta.get("database"), None)
+        store = RefusingOnce(site.store, call)
+        db = viewkeep.Database(store, site.url)
+        rows: Rows = {}
+
+        def take(events: list[Event], rows: Rows = rows) -> None:
+            for event in events:
+                rows |= {(row["story"],): row for row in event.rows or ()}
+                for change in event.changes:
+                    assert rows.get(change.key) == change.old
+                    assert change.new is not None
+                    rows[change.key] = change.new
+
+        def vote() -> None:
+            number = next(votes)
+            site.put("votes", {"id": number, "story": number % 3})
+            catch_up()
+
+        feed = asked(lambda db=db: db.subscribe("scores"))
+        take(asked(feed.poll))
+        vote()
+        take([asked(lambda feed=feed: feed.next(timeout=0))])
+        token = asked(lambda feed=feed: feed.token)
+        vote()
+        feed = asked(lambda db=db, token=token: db.subscribe("scores", token=token))
+        vote()
+        take(asked(feed.poll))
+        take(asked(feed.poll))
+        assert list(rows.values()) == site.scan("scores").rows()
+        if store.left > 0:
+            break
+    assert call > 20
+
+
 def test_what_the_view_does_not_show_is_no_change(site: Database, catch_up: CatchUp) -> None:
     feed = site.subscribe("means")
     feed.poll()
@@ -725,6 +789,29 @@ def test_the_rows_of_a_replaced_view_come_in_parts(
         assert event.kind == "rows"
         rows += event.rows or ()
     assert rows == site.scan("scores").rows()
+
+
+def test_a_call_that_fails_while_a_feed_passes_over(site: Database, catch_up: CatchUp) -> None:
+    """Until it has given rows of the new view it stands in the old one, and so does its token."""
+    store = RefusingOnce(site.store, 0)
+    db = viewkeep.Database(store, site.url)
+    for call in itertools.count(1):
+        feed = db.subscribe("scores")
+        feed.poll()
+        old = feed.token
+        site.sql(f"CREATE OR REPLACE VIEW scores AS {REPLACEMENTS[call % 2]}")
+        catch_up()
+        store.left = call
+        try:
+            (event,) = feed.poll()
+        except Locked:
+            assert feed.token == old
+            (event,) = feed.poll()
+        assert event.kind == "replaced"
+        assert list(event.rows or ()) == site.scan("scores").rows()
+        if store.left > 0:
+            break
+    assert call > 8
 
 
 def test_other_views_come_and_go(site: Database, catch_up: CatchUp) -> None:

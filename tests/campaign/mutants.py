@@ -71,14 +71,14 @@ MUTANTS = (
     Mutant(
         "feed-resumes-an-epoch-early",
         "access/feeds/feed.py",
-        "        return position\n",
-        "        return Position(position.epoch - 1)\n",
+        "        return place\n",
+        "        return place._replace(position=FeedPosition(position.epoch - 1))\n",
     ),
     Mutant(
         "feed-resumes-at-the-next-epoch",
         "access/feeds/feed.py",
-        "        return position\n",
-        "        return Position(position.epoch)\n",
+        "        return place\n",
+        "        return place._replace(position=FeedPosition(epoch + (len(parts) == 6)))\n",
     ),
     Mutant(
         "abandoned-epochs-stay",

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from viewkeep.access.feeds.feed_pins import FeedPins
@@ -25,7 +25,6 @@ from viewkeep.access.feeds.turns import (
     Change,
     FeedPart,
     FeedPosition,
-    FeedTurn,
     FeedTurns,
     Identity,
     Selection,
@@ -72,6 +71,14 @@ class Event:
         if self.replaced:
             return "replaced"
         return "changes" if self.rows is None else "rows"
+
+
+class _ReadingPlace(NamedTuple):
+    """Where a feed reads on: in which rows, from where, and whether these have replaced others."""
+
+    selection: Selection
+    position: FeedPosition
+    replaced: bool = False  # and the caller has not been told
 
 
 class Feeds:
@@ -134,21 +141,22 @@ class Feed:
         self, feeds: Feeds, view: str, prefix: Key | None, token: str | None, progress: bool
     ):
         self._feeds, self.view, self._progress = feeds, view.lower(), progress
-        self._prefix, self._replaced = prefix, False
+        self._prefix = prefix
         self._id = feeds.pins.new_id()
         self._closed = threading.Event()
-        self._waiting: deque[tuple[Event, FeedPosition]] = deque()
+        self._waiting: deque[tuple[Event, _ReadingPlace]] = deque()
         self._failed: Exception | None = None
         epochs = feeds.reader.epochs
         feeds.pins.keep(self._id, epochs.read().published.epoch)
         # Read after the pin was taken, so that this epoch and its tables stay.
         published = epochs.read().published
-        self._selection = self._select(published)
-        self._seen = FeedPosition(published.epoch, loading=True)  # what the caller has got
+        selection = self._select(published)
+        start = FeedPosition(published.epoch, loading=True)
+        self._read_upto = _ReadingPlace(selection, start)
         if token is not None:
-            self._seen = self._resumed(token, published)
-            feeds.pins.resume(self._id, self._seen.epoch)
-        self._read_upto = self._seen
+            self._read_upto = self._resumed(token, selection, published)
+            feeds.pins.resume(self._id, self._read_upto.position.epoch)
+        self._seen = self._read_upto  # what the caller has got
         if token is not None:
             self._waiting.extend(self._read())  # now, while its epoch is kept
 
@@ -172,21 +180,18 @@ class Feed:
 
         While the changes of an epoch come in parts it is the one before.
         """
-        return self._seen.epoch
+        return self._seen.position.epoch
 
     @property
     def more(self) -> bool:
         """Whether further rows or changes of the epoch of the last event follow."""
-        return not self._seen.is_whole
+        return not self._seen.position.is_whole
 
     @property
     def token(self) -> str | None:
         """Where to resume after the events given so far; None before the first."""
-        return (
-            None
-            if self._seen == FeedPosition(self.epoch, loading=True)
-            else self._token(self._seen)
-        )
+        is_first = self._seen.position == FeedPosition(self.epoch, loading=True)
+        return None if is_first else self._token(self._seen)
 
     def poll(self) -> list[Event]:
         """The next events that are there, some thousand rows at most; never waits.
@@ -236,78 +241,88 @@ class Feed:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read(self) -> list[tuple[Event, FeedPosition]]:
-        """The next events, each with the position after it; none if nothing is left to read."""
+    def _read(self) -> list[tuple[Event, _ReadingPlace]]:
+        """The next events, each with the place after it; none if nothing is left to read.
+
+        If any call of the store fails, the feed is where it was: tokens need the database's id, so
+        that may be after the rows were read.
+        """
         if self._closed.is_set():
             return []
         if self._failed is not None:
             raise self._failed
-        self._feeds.pins.keep(self._id, self._seen.epoch)
+        self._feeds.pins.keep(self._id, self.epoch)
         published = self._feeds.reader.epochs.read().published
+        place, last = self._read_upto, FeedPosition(published.epoch)
         parts: tuple[FeedPart, ...] = ()
-        last = FeedPosition(published.epoch)
-        while not parts and self._read_upto != last:
-            turn = self._turn(published)
-            self._read_upto, parts = turn.after, turn.parts
-            is_last = turn.after == last
+        while not parts and place.position != last:
+            place, parts = self._turn(place, published)
+            is_last = place.position == last
             if self._progress and is_last and (not parts or parts[-1].epoch < last.epoch):
                 parts = (*parts, FeedPart(last.epoch, last))
+        after = [_ReadingPlace(place.selection, part.after) for part in parts]
         events = [
-            Event(part.epoch, self._token(part.after), part.rows, part.changes, part.more)
-            for part in parts
+            Event(part.epoch, self._token(at), part.rows, part.changes, part.more)
+            for part, at in zip(parts, after, strict=True)
         ]
-        if events and self._replaced:
-            self._replaced, events[0] = False, replace(events[0], replaced=True)
-        return [(event, part.after) for event, part in zip(events, parts, strict=True)]
+        if events and place.replaced:
+            place, events[0] = place._replace(replaced=False), replace(events[0], replaced=True)
+        self._read_upto = place
+        return list(zip(events, after, strict=True))
 
-    def _turn(self, published: Published) -> FeedTurn:
-        turns, position = self._feeds.turns, self._read_upto
+    def _turn(
+        self, place: _ReadingPlace, published: Published
+    ) -> tuple[_ReadingPlace, tuple[FeedPart, ...]]:
+        turns, (selection, position, _) = self._feeds.turns, place
         try:
             if position.loading:
-                turn = turns.rows(self._selection, position)
+                turn = turns.rows(selection, position)
             else:
-                turn = turns.changes(self._selection, position, published.epoch)
-            is_same = self._is_same()
+                turn = turns.changes(selection, position, published.epoch)
+            is_same = self._is_same(selection)
         except EpochGone as error:
-            if not self._is_same():
-                return self._passed_over()
-            raise self._fail(str(error)) from error
-        return turn if is_same else self._passed_over()
+            if not self._is_same(selection):
+                return self._passed_over(place)
+            raise self._fail(place, str(error)) from error
+        if not is_same:
+            return self._passed_over(place)
+        return place._replace(position=turn.after), turn.parts
 
-    def _is_same(self) -> bool:
+    def _is_same(self, selection: Selection) -> bool:
         """Whether what was read are this view's rows.
 
         Asked after reading: a table is dropped only when a plan without it was published.
         """
         published = self._feeds.reader.epochs.read().published
-        return self._feeds.identity(self.view, published) == self._selection.identity
+        return self._feeds.identity(self.view, published) == selection.identity
 
-    def _passed_over(self) -> FeedTurn:
+    def _passed_over(self, place: _ReadingPlace) -> tuple[_ReadingPlace, tuple[FeedPart, ...]]:
         """The first rows of the view that has replaced this one; EpochGone if none has."""
         published = self._feeds.reader.epochs.read().published
-        generation = self._selection.identity.generation
+        generation = place.selection.identity.generation
         if self._feeds.replaced(self.view, generation, published) is None:
             self._feeds.reader.refuse_failed(self.view)
-            raise self._fail(f"view {self.view} was rebuilt, dropped or created anew")
+            raise self._fail(place, f"view {self.view} was rebuilt, dropped or created anew")
         try:
-            self._selection = self._select(published)
+            selection = self._select(published)
         except InvalidRow as error:
-            raise self._fail(f"view {self.view} was replaced, and {error}") from error
-        self._read_upto, self._replaced = FeedPosition(published.epoch, loading=True), True
-        return self._turn(published)
+            raise self._fail(place, f"view {self.view} was replaced, and {error}") from error
+        start = FeedPosition(published.epoch, loading=True)
+        return self._turn(_ReadingPlace(selection, start, replaced=True), published)
 
-    def _fail(self, why: str) -> EpochGone:
+    def _fail(self, place: _ReadingPlace, why: str) -> EpochGone:
         """The error that this feed ends with."""
         self._failed = EpochGone(
-            f"the feed of {self.view} cannot go on after epoch {self._read_upto.epoch}: {why}. "
+            f"the feed of {self.view} cannot go on after epoch {place.position.epoch}: {why}. "
             "Subscribe anew"
         )
         return self._failed
 
     # -- tokens --------------------------------------------------------------------------------
 
-    def _token(self, position: FeedPosition) -> str:
-        identity, bounds = self._selection.identity, self._selection.bounds
+    def _token(self, place: _ReadingPlace) -> str:
+        identity, bounds = place.selection.identity, place.selection.bounds
+        position = place.position
         parts = [position.epoch, identity.generation, identity.table]
         range_id = f"{crc32(bounds.start):08x}"
         database = self._feeds.reader.identity
@@ -316,17 +331,17 @@ class Feed:
         phase = _ROWS if position.loading else _CHANGES
         return write_token(_KIND, database, (*parts, range_id, phase, write_bytes(position.key)))
 
-    def _resumed(self, token: str, published: Published) -> FeedPosition:
-        """The position of a token, if it is of this view and of these keys."""
+    def _resumed(self, token: str, selection: Selection, published: Published) -> _ReadingPlace:
+        """The place of a token, if it is of this view and of these keys."""
         parts = read_token(_KIND, self._feeds.reader.identity, token, _WHAT)
         if len(parts) not in (4, 6):
             raise InvalidToken("the token of the feed is damaged; take it over whole")
         epoch, generation, table = (read_number(part, _WHAT) for part in parts[:3])
-        now = self._selection.identity
+        now = selection.identity
         if (generation, table) != (now.generation, now.table):
             if self._feeds.replaced(self.view, generation, published) == now:
-                self._replaced = True
-                return FeedPosition(published.epoch, loading=True)
+                start = FeedPosition(published.epoch, loading=True)
+                return _ReadingPlace(selection, start, replaced=True)
             raise EpochGone(
                 f"the token is of another view than {self.view} is now: it was rebuilt, dropped or "
                 "created anew, or the token is another view's. Subscribe anew"
@@ -334,11 +349,12 @@ class Feed:
         position = FeedPosition(epoch)
         if len(parts) == 6:
             position = FeedPosition(epoch, read_bytes(parts[5], _WHAT), loading=parts[4] == _ROWS)
-        if self._token(position) != token:
+        place = _ReadingPlace(selection, position)
+        if self._token(place) != token:
             raise InvalidToken(f"the token is of a feed of other keys of {self.view}")
         if epoch + (position.key is not None and not position.loading) > published.epoch:
             raise InvalidToken(
                 f"the token is of epoch {epoch}, but the published one is {published.epoch}: "
                 "it belongs to another database"
             )
-        return position
+        return place
