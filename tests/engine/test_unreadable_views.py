@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ import viewkeep
 from viewkeep.engine import programs
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import newest_plan, save_definitions
-from viewkeep.errors import CatalogError, Unsupported, ViewFailed
+from viewkeep.errors import CatalogError, StoreError, Unsupported, ViewFailed
 from viewkeep.plan.nodes import Arrange, KeyPart, Source, View
+from viewkeep.stores.wrapped import WrappedStore
 from viewkeep.types import BIGINT, Column, DataType, Schema
 
 DAMAGED = [
@@ -68,6 +70,29 @@ def test_the_others_go_on(db: viewkeep.Database, body: bytes | None) -> None:
             again.get("bad", 5)
         with pytest.raises(CatalogError, match="exists already"):
             again.sql("CREATE VIEW bad AS SELECT k FROM t")
+
+
+class Silent(WrappedStore):
+    """A store that gives no definition while it does not answer."""
+
+    answers = False
+
+    def call(self, method: str, act: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if method == "meta.get" and args[0].startswith("definition/") and not self.answers:
+            raise StoreError("no answer within 30 s")
+        return act(*args, **options)
+
+
+def test_a_store_that_does_not_answer_makes_no_view_unreadable(db: viewkeep.Database) -> None:
+    """What is known of a plan is kept, so it must not be what was missing for a moment."""
+    programs._cache.clear()
+    programs._opened.clear()
+    store = Silent(db.store)
+    with pytest.raises(StoreError, match="no answer"):
+        newest_plan(store)
+    store.answers = True
+    assert sorted(newest_plan(store).views) == ["bad", "good"]
+    assert not newest_plan(store).unreadable
 
 
 def test_it_is_dropped(db: viewkeep.Database) -> None:

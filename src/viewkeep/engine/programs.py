@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from viewkeep.errors import Corrupt, EpochGone, Unsupported
+from viewkeep.errors import Corrupt, EpochGone, StoreError, Unsupported
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.program import Program, compile_program
 from viewkeep.plan.serial import decode, encode
@@ -226,9 +226,8 @@ def _written(view: View) -> tuple[bytes, View]:
 
 def load_definition(store: Store, generation: int) -> View | None:
     """The view of a definition record; None if there is none that can be read."""
-    with suppress(Exception):  # whatever a damaged record leads to
-        return _definition(store, generation)
-    return None
+    found = _definition_or_reason(store, generation)
+    return found if isinstance(found, View) else None
 
 
 def drop_plans_before(store: Store, version: int) -> None:
@@ -268,16 +267,18 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
     views: dict[str, View] = {}
     unreadable: dict[str, str] = {}
     for name, number in value["views"].items():
-        try:
-            views[name] = _definition(store, number)
-        except Exception as error:  # whatever a damaged record leads to: the others go on
-            unreadable[name] = _reason(error)
+        found = _definition_or_reason(store, number)
+        if isinstance(found, View):
+            views[name] = found
+        else:
+            unreadable[name] = found  # the others go on
     successors: dict[str, Successor] = {}
     for name, (number, group) in value.get("successors", {}).items():
-        try:
-            successors[name] = Successor(_definition(store, number), number, group)
-        except Exception as error:
-            unreadable[successor_name(name)] = _reason(error)
+        found = _definition_or_reason(store, number)
+        if isinstance(found, View):
+            successors[name] = Successor(found, number, group)
+        else:
+            unreadable[successor_name(name)] = found
     failed = {name: Failure(**failure) for name, failure in value.get("failed", {}).items()}
     return PlanVersion(
         version,
@@ -293,6 +294,19 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
         value.get("origins", {}),
         value.get("leaving", {}),
     )
+
+
+def _definition_or_reason(store: Store, generation: int) -> View | str:
+    """The view of a definition record, or why nobody can read it.
+
+    A store that does not answer says nothing about the record, so its error passes.
+    """
+    try:
+        return _definition(store, generation)
+    except Exception as error:  # whatever a damaged record leads to
+        if isinstance(error, StoreError) and not isinstance(error, Corrupt):
+            raise
+        return _reason(error)
 
 
 def _definition(store: Store, generation: int) -> View:
