@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import viewkeep
-from viewkeep.errors import EpochGone, InvalidReadPoint, InvalidRow, NotReady, Timeout, UnknownName
+from viewkeep.errors import (
+    EpochGone,
+    InvalidReadPoint,
+    InvalidRow,
+    Locked,
+    NotReady,
+    Timeout,
+    UnknownName,
+)
+from viewkeep.stores.contract import Store
+from viewkeep.stores.wrapped import WrappedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,6 +143,38 @@ def test_snapshot_holds_one_cut(site: Database, catch_up: CatchUp) -> None:
     catch_up()
     with pytest.raises(EpochGone):
         snapshot.get("scores", 1)
+
+
+class LockedTwice(WrappedStore):
+    """Its records are locked by a process that is stopped, when two in a row are to change."""
+
+    def __init__(self, inner: Store):
+        super().__init__(inner)
+        self.refusals = 0
+        self.goes_on = threading.Event()  # a record has changed since
+
+    def call(self, method: str, act: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if method == "meta.cas" and self.refusals:
+            self.refusals -= 1
+            raise Locked("another process has kept others from writing")
+        found = act(*args, **options)
+        if method == "meta.cas":
+            self.goes_on.set()
+        return found
+
+
+def test_a_snapshot_is_kept_though_its_pin_cannot_be_renewed_at_once(
+    site: Database, catch_up: CatchUp
+) -> None:
+    vote(site, 1, 2)
+    catch_up()
+    store = LockedTwice(site.store)
+    with viewkeep.Database(store, site.url).snapshot(seconds=0.3) as snapshot:
+        store.goes_on.clear()
+        store.refusals = 2
+        assert store.goes_on.wait(20), "nobody renews the pin any more"
+        assert not store.refusals
+        assert snapshot.get("scores", 1) == {"story": 1, "votes": 2, "stars": 1}
 
 
 def test_a_transfer_never_changes_the_total(db: Database, catch_up: CatchUp) -> None:

@@ -538,8 +538,12 @@ class Snapshot:
                 continue  # a newer epoch was published in between
 
     def _renew(self) -> None:
-        while not self._closed.wait(self._seconds / 3):
+        pause = self._seconds / 3
+        while not self._closed.wait(pause):
             try:
                 self._pin = self._reader.epochs.renew_pin(self._pin, self._seconds)
+                pause = self._seconds / 3
+            except EpochGone:
+                return  # expired or closed under us: the next read says so
             except ViewkeepError:
-                return  # expired or closed under us: the next read says EpochGone
+                pause = self._seconds / 30  # locked or full just now: try again before it expires
