@@ -30,7 +30,7 @@ test-faults: $(STAMP) ## kill -9 of driver, workers and writers, many rounds
 
 CAMPAIGN = $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	$(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP_GOING),--keep-going) $(if $(HISTORY),--history) \
-	$(if $(PROCESSES),--processes) $(if $(THREADS),--threads)
+	$(if $(PROCESSES),--processes) $(if $(THREADS),--threads) $(if $(KEEP),--keep $(KEEP))
 
 test-campaign: $(STAMP) ## random histories with faults at every place; SECONDS=600 SEED=1 ROUNDS=100 (docs/campaign.md)
 	$(PY) -m tests.campaign $(CAMPAIGN)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="go on after a finding")
     parser.add_argument("--processes", action="store_true", help="rounds with processes only")
     parser.add_argument("--threads", action="store_true", help="rounds with threads only")
+    parser.add_argument("--keep", help="a folder for the databases of rounds with findings")
     parser.add_argument("--history", action="store_true", help="print what each round does")
     options = parser.parse_args()
     if VARIABLE not in os.environ:
@@ -107,6 +109,8 @@ def play(options: argparse.Namespace, disk: Disk) -> int:
                     print(*played.history, sep="\n  ")
             except Exception as error:
                 findings.append(seed)
+                if options.keep:
+                    shutil.copytree(folder, Path(options.keep) / str(seed), dirs_exist_ok=True)
                 print(f"\nFINDING in the round of seed {seed}: {type(error).__name__}: {error}")
                 print(*played.history, sep="\n  ")
                 traceback.print_exc(limit=-6, file=sys.stdout)

@@ -25,9 +25,10 @@ from typing import Any
 import viewkeep
 from viewkeep.access.writes import BaseTable
 from viewkeep.engine.local import catch_up
-from viewkeep.errors import Locked, NotReady
+from viewkeep.errors import Locked, NotReady, ViewkeepError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Cut
+from viewkeep.stores.lmdb import state
 
 from . import schema
 from .disk import Disk
@@ -77,6 +78,7 @@ class ProcessRound:
         self.covered: list[tuple[int, int]] = []  # epoch that the session read, writes before it
         self.session_epoch = 0
         self.following: Multiset = Counter()
+        self.fed: list[str] = []  # what the feed gave, in words
         self.starts = self.readies = 0
         self.places = [_Place(role, owner + 1) for owner, role in enumerate(ROLES)]
 
@@ -102,6 +104,10 @@ class ProcessRound:
                         self.start(place)
             self.end()
             self.finish()
+        except Exception:
+            with suppress(ViewkeepError):
+                self.explain()
+            raise
         finally:
             self.kill_all()
             self.db.close()
@@ -303,6 +309,8 @@ class ProcessRound:
         self.seen.append(("a session", view, epoch, multiset(rows)))
 
     def on_feed(self, place: _Place, token: str | None, epoch: int, events: Any) -> None:
+        given = [(event.epoch, event.rows or event.changes) for event in events]
+        self.fed.append(f"after {place.state['feed']} comes {given}, up to epoch {epoch}: {token}")
         last = -1
         for event in events:
             last = take(event, self.following, last, place.state["view"])
@@ -419,6 +427,18 @@ class ProcessRound:
                 if at == epoch and rows != expected[view]:
                     raise Finding(f"{what} of {view} at {epoch} is {rows}, not {expected[view]}")
                 self.happened["read compared"] += at == epoch
+
+    def explain(self) -> None:
+        """Note how the store stands and what the feed gave, for whoever asks how it came."""
+        self.kill_all()
+        epochs = self.db.epochs
+        self.note(f"the record is {epochs.read()}")
+        self.history += [f"pin of epoch {pin.epoch}: {pin.id}" for pin in epochs.pins()]
+        for shard in self.db.store._database.shards:
+            seen, horizon = state.seen(shard)
+            self.note(f"{shard.path.name} has seen epoch {seen}, and is kept from {horizon} on")
+        self.history += [f"epoch {epoch} was opened: {c}" for epoch, (c, _) in self.cuts.items()]
+        self.history += [f"the feed: {given}" for given in self.fed]
 
     def answers(self, cut: Cut) -> dict[str, Multiset]:
         rows = self.model.at(cut)
