@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-all check format bench bench-peers bench-check \
-	hbase-up hbase-down clean
+.PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-hbase test-all check format bench bench-peers bench-check \
+	hbase-up hbase-down hbase-jar clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' \
@@ -44,6 +44,10 @@ test-explore: $(STAMP) ## the default tests, with new random examples each time
 test-cluster: $(STAMP) ## on a Spark standalone cluster on loopback
 	$(PYTEST) -m cluster $(ARGS)
 
+test-hbase: $(STAMP) ## on an HBase cluster on loopback
+	@python3 scripts/hbase/endpoint.py test
+	$(PYTEST) -m hbase $(ARGS)
+
 test-all: $(STAMP) ## everything above
 	$(PYTEST) -m "" $(ARGS)
 
@@ -78,6 +82,9 @@ hbase-up: ## a small HBase cluster on loopback, from Maven's jars; VIEWKEEP_HBAS
 
 hbase-down: ## end it; its data is kept
 	@python3 scripts/hbase/cluster.py down
+
+hbase-jar: ## what region servers run for viewkeep, into the package; a wheel built afterwards has it
+	@python3 scripts/hbase/endpoint.py build
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse .bench

@@ -1,10 +1,13 @@
 """A small HBase cluster on loopback: ZooKeeper, a master, two region servers, and Thrift.
 
     python scripts/hbase/cluster.py up | down | status | kill NAME | start NAME
+    python scripts/hbase/cluster.py peer add PEER LOG_TABLE | peer remove PEER | peer list
+    python scripts/hbase/cluster.py java CLASS  (prints the command that runs a class of the tests)
 
 `make hbase-up` and `make hbase-down` call it. Law: it ends only processes whose ids it has noted,
 and only if they still are what it started. Jars and data lie outside the tree, in VIEWKEEP_HBASE
-(default ~/.cache/viewkeep/hbase). The cluster takes five ports from VIEWKEEP_HBASE_PORT (default
+(default ~/.cache/viewkeep/hbase). Region servers have viewkeep's own jar (`endpoint.py`), which is
+built when the cluster is started. The cluster takes five ports from VIEWKEEP_HBASE_PORT (default
 22100) on; clusters with other ports have other data, so several may run side by side. Thrift, which
 viewkeep speaks, is at the first port.
 """
@@ -24,6 +27,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import endpoint
 
 HERE = Path(__file__).resolve().parent
 NAMES = ("thrift", "zookeeper", "master", "region1", "region2")  # in the order of their ports
@@ -104,6 +109,10 @@ class Cluster:
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         (self.folder / "conf/hbase-site.xml").write_text(self._site())
         (self.folder / "conf/log4j.properties").write_text(_LOGGING)
+        try:
+            endpoint.build(self.jars, self.folder / "jar/viewkeep-hbase.jar")
+        except endpoint.BuildError as error:
+            raise ClusterError(str(error)) from None
         began, started = time.monotonic(), [name for name in STARTS if self.pid(name) is None]
         for name in started:
             self._free(name)
@@ -127,21 +136,7 @@ class Cluster:
             main += ["-D", f"hbase.regionserver.port={self.port_of(name)}", "start"]
         if name == "thrift":
             main += ["-b", "127.0.0.1", "-p", str(self.port), "--infoport", "-1"]
-        command = [
-            java or _java(),
-            f"-Xmx{HEAPS[name]}m",
-            "-XX:+UseSerialGC",
-            f"-XX:TieredStopAtLevel={os.environ.get('VIEWKEEP_HBASE_TIER', '1')}",
-            "-XX:+ExitOnOutOfMemoryError",
-            "-Djava.net.preferIPv4Stack=true",
-            "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
-            *_OPENS,
-            f"-Dviewkeep.cluster={self.folder}",
-            f"-Dviewkeep.process={name}",
-            "-cp",
-            f"{self.folder / 'conf'}:{self.jars}/*",
-            *main,
-        ]
+        command = self._command(java or _java(), name, HEAPS[name], main)
         with open(self.folder / "logs" / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
                 command,
@@ -154,6 +149,42 @@ class Cluster:
         self._pid_file(name).write_text(str(process.pid))
         while self.pid(name) is None and process.poll() is None:
             time.sleep(0.001)  # it has no command line for an instant
+
+    def peer(self, words: Sequence[str]) -> None:
+        """Add, remove or list replication peers, as an administrator does in the HBase shell."""
+        command = self._command(_java(), "peer", 96, ["viewkeep.hbase.Peers", *words])
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode:
+            raise ClusterError((done.stdout + done.stderr).strip())
+        print(done.stdout, end="")
+
+    def java(self, words: Sequence[str]) -> None:
+        """Print, word by word, the command that runs a class of the tests in this cluster."""
+        try:
+            classes = endpoint.build_tests(self.jars, self.folder / "tests")
+        except endpoint.BuildError as error:
+            raise ClusterError(str(error)) from None
+        print("\n".join(self._command(_java(), "test", 128, words, classes)))
+
+    def _command(
+        self, java: str, name: str, heap: int, main: Sequence[str], *more: Path
+    ) -> list[str]:
+        path = [self.folder / "conf", self.folder / "jar/*", self.jars / "*", *more]
+        return [
+            java,
+            f"-Xmx{heap}m",
+            "-XX:+UseSerialGC",
+            f"-XX:TieredStopAtLevel={os.environ.get('VIEWKEEP_HBASE_TIER', '1')}",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.net.preferIPv4Stack=true",
+            "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
+            *_OPENS,
+            f"-Dviewkeep.cluster={self.folder}",
+            f"-Dviewkeep.process={name}",
+            "-cp",
+            os.pathsep.join(map(str, path)),
+            *main,
+        ]
 
     def down(self) -> None:
         """End all of its processes, and no other."""
@@ -372,10 +403,14 @@ def _runs(pid: int) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="A small HBase cluster on loopback.")
-    parser.add_argument("command", choices=["up", "down", "status", "kill", "start"])
-    parser.add_argument("name", nargs="?", choices=STARTS)
+    parser.add_argument(
+        "command", choices=["up", "down", "status", "kill", "start", "peer", "java"]
+    )
+    parser.add_argument("words", nargs="*", metavar="NAME")
     given = parser.parse_args(arguments)
-    if given.command in ("kill", "start") and given.name is None:
+    if given.command in ("kill", "start") and (
+        len(given.words) != 1 or given.words[0] not in STARTS
+    ):
         parser.error(f"{given.command} needs the name of a process: {', '.join(STARTS)}")
     try:
         cluster = Cluster.of_environment()
@@ -385,8 +420,10 @@ def main(arguments: Sequence[str]) -> int:
             cluster.up()
         elif given.command == "down":
             cluster.down()
+        elif given.command in ("peer", "java"):
+            getattr(cluster, given.command)(given.words)
         else:
-            getattr(cluster, given.command)(given.name)
+            getattr(cluster, given.command)(given.words[0])
     except ClusterError as error:
         print(f"hbase: {error}", file=sys.stderr)
         return 1
