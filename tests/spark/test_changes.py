@@ -153,6 +153,45 @@ def test_from_now_and_from_an_epoch(votes: Database, catch_up: Callable[[], Publ
     assert rows_of(numbered, numbered.initialOffset(), second) == changed
 
 
+def test_a_batch_holds_so_many_epochs(votes: Database, catch_up: Callable[[], Published]) -> None:
+    reader = reader_of(votes, maxEpochsPerTrigger="2")
+    first = latest(reader, reader.initialOffset())
+    for key in range(5):
+        votes.delete("votes", key)
+        end = catch_up().epoch
+    steps, found, begin = [first], [], first
+    while (following := latest(reader, begin)) != begin:
+        found += rows_of(reader, begin, following)
+        steps.append(following)
+        begin = following
+        if len(steps) == 3:  # a restart between two batches
+            reader = reader_of(votes, maxEpochsPerTrigger="2")
+    assert [step["epoch"] for step in steps] == [*range(first["epoch"], end, 2), end]
+    whole = rows_of(reader_of(votes), first, begin)
+    assert sorted(map(str, found)) == sorted(map(str, whole))
+    reader.commit(begin)
+    assert [pin.epoch for pin in votes.epochs.pins()] == [end], "only what comes next is kept"
+
+
+def test_a_limited_query_that_takes_what_is_there(
+    votes: Database, catch_up: Callable[[], Published]
+) -> None:
+    first = latest(reader_of(votes), {"start": "beginning"})
+    for key in range(3):
+        votes.delete("votes", key)
+        catch_up()
+    reader = reader_of(votes, maxEpochsPerTrigger="2")
+    reader.prepareForTriggerAvailableNow()
+    last = votes.epochs.read().published.epoch
+    votes.delete("votes", 9)
+    catch_up()
+    begin, ends = first, []
+    while (following := latest(reader, begin)) != begin:
+        begin = following
+        ends.append(following["epoch"])
+    assert ends == [first["epoch"] + 2, last]
+
+
 def test_history_is_kept_until_it_is_processed(
     votes: Database, catch_up: Callable[[], Published]
 ) -> None:
@@ -196,6 +235,7 @@ def test_a_view_made_anew_ends_its_streams(
         ({"view": "nope"}, "no view is called nope; there are totals"),
         ({"view": "totals", "table": "votes"}, "give one of them"),
         ({"view": "totals", "startingEpoch": "soon"}, '"now" or the number of an epoch'),
+        ({"view": "totals", "maxEpochsPerTrigger": "0"}, "maxEpochsPerTrigger is at least 1"),
         ({}, "needs"),
     ],
 )

@@ -7,7 +7,8 @@ each batch covers whole epochs. A stream whose history was dropped, or whose vie
 rebuilt or dropped, is refused with EpochGone.
 
 A pin keeps the history that the query has not processed. Its id stands in the offset, so a query
-that restarts from its checkpoint finds the pin that the last run left.
+that restarts from its checkpoint finds the pin that the last run left. With a limit, a batch ends
+at an epoch that has no pin of its own: its offset names the one from which the query has come.
 """
 
 from __future__ import annotations
@@ -93,15 +94,29 @@ class ShardChanges(InputPartition):
 
 
 class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a view from an epoch on; `start` is "beginning", "now" or the number of an epoch."""
+    """Follows a view from an epoch on; `start` is "beginning", "now" or the number of an epoch.
 
-    def __init__(self, url: str, name: str, schema: StructType, start: str, keep: float):
+    A batch covers at most `most` epochs, if given; the first one brings the query to the published
+    epoch at once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        schema: StructType,
+        start: str,
+        keep: float,
+        most: int | None = None,
+    ):
         self._url, self._name, self._schema, self._start = url, name, schema, start.lower()
         if self._start not in (BEGINNING, NOW) and not self._start.isdecimal():
             raise CatalogError(
                 f'startingEpoch is "{BEGINNING}", "{NOW}" or the number of an epoch; not {start}'
             )
-        self._keep = keep
+        if most is not None and most < 1:
+            raise CatalogError(f"maxEpochsPerTrigger is at least 1, not {most}")
+        self._keep, self._most = keep, most
         self._pins: dict[str, Pin] = {}
         self._renewed = time.monotonic()
         self._dropped: str | None = None  # the last pin of an offset that was let go of
@@ -119,10 +134,15 @@ class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"start": self._start}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The published epoch, pinned; `start` itself if that is the published one."""
+        """The published epoch, pinned; `start` itself if that is the published one.
+
+        An earlier one, if a batch may not hold so many epochs.
+        """
         self._hold(start)
         self.commit(start)  # Spark asks for more when all before is processed
         self._renew()
+        if (part := self._part(start)) is not None:
+            return part
         if self._last is None:
             return self._newest(start)
         if self._last["epoch"] <= start.get("epoch", -1):
@@ -138,7 +158,9 @@ class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if "epoch" not in end:
             return
         epochs = Epochs(borrow_store(self._url))
-        behind = [pin for pin in self._pins.values() if pin.epoch < end["epoch"]]
+        needed = end.get("pin")  # by what follows `end`, though it may be of an earlier epoch
+        pins = [*self._pins.values()]
+        behind = [pin for pin in pins if pin.epoch < end["epoch"] and pin.id != needed]
         before = end.get("before")
         if before not in (None, self._dropped, *self._pins):
             # The run before this one ended before it could let go.
@@ -147,6 +169,22 @@ class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for pin in behind:
             epochs.unpin(pin)
             self._pins.pop(pin.id, None)
+
+    def _part(self, start: Offset) -> Offset | None:
+        """Where a batch ends that may not reach the last epoch; None if it may."""
+        held = [pin for pin in self._pins.values() if pin.epoch <= start.get("epoch", -1)]
+        if self._most is None or not held:
+            return None
+        store = borrow_store(self._url)
+        last = self._last["epoch"] if self._last else Epochs(store).read().published.epoch
+        if last - start["epoch"] <= self._most:
+            return None
+        return {
+            "epoch": start["epoch"] + self._most,
+            "view": start.get("view") or FollowedView.of(store, self._name).same,
+            "pin": max(held, key=lambda pin: pin.epoch).id,
+            "before": None,
+        }
 
     def _newest(self, start: Offset) -> Offset:
         store = borrow_store(self._url)

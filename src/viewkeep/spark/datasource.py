@@ -110,7 +110,7 @@ class ViewkeepSource(DataSource):
     """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds;
 
     to write `atomic` (true), and for a stream `query`, its name. To follow a view: url, view,
-    startingEpoch (`beginning`, `now` or a number), keep_seconds, columns.
+    startingEpoch (`beginning`, `now` or a number), maxEpochsPerTrigger, keep_seconds, columns.
     """
 
     _point: Point | None = None
@@ -133,8 +133,10 @@ class ViewkeepSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         start = str(self.options.get("startingEpoch", BEGINNING))
         keep = float(self.options.get("keep_seconds", KEEP_SECONDS))
+        most = self.options.get("maxEpochsPerTrigger")
         url = borrow_store(self._option("url")).url
-        return ViewChanges(url, self._view(), schema, start, keep)
+        limit = None if most is None else int(most)
+        return ViewChanges(url, self._view(), schema, start, keep, limit)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         table = self._option("table").lower()

@@ -43,10 +43,16 @@ export class FeedBox {
     this.rows = 0;
     byId("feed-out").replaceChildren(make("p", { class: "empty" }, "No change yet."));
     this.source = new EventSource(this.path);
-    this.source.addEventListener("rows", ({ data }) => {
+    const take = ({ data }) => {
       const { epoch, rows } = JSON.parse(data);
       this.rows += rows.length;
       this.say(`began with ${plural(this.rows, "row")} at epoch ${count(epoch)}`);
+    };
+    this.source.addEventListener("rows", take);
+    this.source.addEventListener("replaced", (event) => { // another view has taken the name
+      this.rows = 0;
+      byId("feed-out").replaceChildren(make("p", { class: "empty" }, "The view was replaced. No change since."));
+      take(event);
     });
     this.source.addEventListener("changes", ({ data }) => {
       const { epoch, changes } = JSON.parse(data);

@@ -12,7 +12,8 @@ const READABLE = 0.3; // a plan that would be smaller begins at its left, and `F
 const LARGEST = 1.1;
 const DISTANT = 0.8; // below it nodes say less, in larger letters
 const EMPTY_HEIGHT = 140;
-const HEIGHTS = [180, 640]; // of the drawing, as its content needs
+const HEIGHTS = [180, 640]; // of the drawing, as its content needs; the most on a screen of usual width
+const TALLEST = 0.42; // of its width, on a wider one
 const clip = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 
 export class Graph {
@@ -203,7 +204,8 @@ export class Graph {
       return;
     }
     const { width, height } = this.placed;
-    const [low, most] = HEIGHTS;
+    const low = HEIGHTS[0];
+    const most = Math.max(HEIGHTS[1], TALLEST * wide);
     const whole = Math.min(LARGEST, (wide - 2 * MARGIN) / width, (most - 2 * MARGIN) / height);
     const scale = readable ? Math.max(READABLE, whole) : whole;
     const high = Math.min(most, Math.max(low, Math.ceil(height * scale) + 2 * MARGIN));
