@@ -33,13 +33,11 @@ from viewkeep.errors import (
     StoreFull,
     Timeout,
 )
-from viewkeep.inprocess import MEMORY, InProcess, create_in_memory
-from viewkeep.status import Status, status_of
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.contract import START, Cut, Store, TableWrite, united
 from viewkeep.types import Schema
 
-# Imported where they are used: reading one row loads neither SQL nor what backups need.
+# Imported where they are used: reading one row loads neither SQL nor backups nor the engine.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -52,10 +50,13 @@ if TYPE_CHECKING:
     from viewkeep.access.statements.cache import StatementCache
     from viewkeep.access.statements.execute import StatementRunner
     from viewkeep.access.statements.prepared import Prepared
+    from viewkeep.inprocess import InProcess
     from viewkeep.spark.pipeline import Pipeline
     from viewkeep.spark.verify import Verdict
+    from viewkeep.status import Status
 
 
+MEMORY = ":memory:"
 _WAIT_SECONDS = 1.0  # of one wait for an epoch, if the caller has all the time
 
 
@@ -117,6 +118,8 @@ def make(
 
 def in_memory(options: Mapping[str, object], *, each_write: bool = True) -> Database:
     """A new database whose epochs run in this process; it is gone when it is closed."""
+    from viewkeep.inprocess import InProcess, create_in_memory
+
     store, remove = create_in_memory(options)
     database_id(store)
     return Database(store, MEMORY, InProcess(store, each_write=each_write), remove)
@@ -488,6 +491,8 @@ class Database:
 
     def status(self) -> Status:
         """The published epoch, the lag of each node, the views' states, the sizes."""
+        from viewkeep.status import status_of
+
         return status_of(self.store, self.catalog, self.epochs, self._given)
 
     def verify(

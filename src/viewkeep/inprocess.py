@@ -23,7 +23,6 @@ from viewkeep.errors import OperatorFailed
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
 
-MEMORY = ":memory:"
 _SHARED_MEMORY = Path("/dev/shm")  # a file system in memory, where the machine has one
 
 OnEpoch = Callable[[Published], None]
