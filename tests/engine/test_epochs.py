@@ -15,7 +15,7 @@ from viewkeep.engine.lease import holder
 from viewkeep.engine.level import run_level, run_sources
 from viewkeep.engine.local import Outgrown, advance, catch_up, run_epoch
 from viewkeep.engine.log_splits import whole_logs
-from viewkeep.errors import EpochGone, Fenced, PipelineError
+from viewkeep.errors import EpochGone, Fenced, Locked, PipelineError
 from viewkeep.stores import create_store
 from viewkeep.stores.contract import Store
 from viewkeep.stores.wrapped import WrappedStore
@@ -58,6 +58,20 @@ def test_a_second_driver_is_refused_while_the_first_lives(history: History) -> N
         epochs.acquire()
     epochs.release(lease)
     assert epochs.acquire().term == lease.term + 1
+
+
+def test_a_driver_that_fails_to_begin_is_in_nobodys_way(history: History) -> None:
+    """It has the lease already, and its process lives, when the store finds itself locked."""
+
+    class LockedAtTheRecord(WrappedStore):
+        def call(self, method: str, act: Any, *args: Any, **options: Any) -> Any:
+            if method == "meta.cas" and args[0] == "epoch":
+                raise Locked("another process has kept others from writing")
+            return act(*args, **options)
+
+    with pytest.raises(Locked):
+        Epochs(LockedAtTheRecord(history.store)).acquire()
+    assert Epochs(history.store).acquire().term == 2
 
 
 def test_the_cut_and_plan_of_an_open_epoch_are_fixed(history: History) -> None:

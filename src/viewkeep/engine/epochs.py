@@ -15,6 +15,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from viewkeep.engine.revision import begin_repairs
 from viewkeep.engine.standstill import standstills
 from viewkeep.engine.successors import take_names
 from viewkeep.engine.views import hand_over, to_hand_over, versioned_parts
-from viewkeep.errors import EpochGone, Fenced
+from viewkeep.errors import EpochGone, Fenced, ViewkeepError
 from viewkeep.stores.contract import START, Cut, Store
 
 _RECORD, _PINS = "epoch", "pin/"
@@ -162,12 +163,17 @@ class Epochs:
     def acquire(self, ttl: float = 30.0) -> Lease:
         """Become the driver: take the lease and raise the record's term."""
         lease = acquire(self.store, ttl)
-        while True:
-            raw, record = self._read()
-            if record.term >= lease.term:
-                raise Fenced("another driver took over at the same moment")
-            if self._swap(raw, replace(record, term=lease.term)):
-                return lease
+        try:
+            while True:
+                raw, record = self._read()
+                if record.term >= lease.term:
+                    raise Fenced("another driver took over at the same moment")
+                if self._swap(raw, replace(record, term=lease.term)):
+                    return lease
+        except ViewkeepError:
+            with suppress(ViewkeepError):  # nobody renews it, so let the next one in
+                release(self.store, lease)
+            raise
 
     def renew(self, lease: Lease) -> None:
         """Extend the lease; raises Fenced if it was lost."""
