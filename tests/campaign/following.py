@@ -7,6 +7,7 @@ follower has taken in and its token are kept together, so nothing is lost and no
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -88,9 +89,9 @@ class Follower(Actor):
                     one.rows, one.epoch = Counter(), -1
                 else:
                     self.happened("feed resumed" + " within an epoch" * one.feed.more)
-            rows, epoch = one.rows.copy(), one.epoch
             for event in self.ask(one.feed):
-                epoch = take(event, rows, epoch, one.view)
+                one.epoch = take(event, one.rows, one.epoch, one.view)
+                one.token = event.token
         except (NotReady, UnknownName):  # it was dropped just now
             return
         except (EpochGone, ViewFailed) as error:
@@ -100,29 +101,28 @@ class Follower(Actor):
                 raise Finding(f"a feed lost its place: {error}") from error
             self.following = [other for other in self.following if other is not one]
             return
-        one.rows, one.epoch, one.token = rows, epoch, one.feed.token
+        one.token = one.feed.token
         known = self.round.expected_rows(one.view, one.feed.epoch)
         if known is not None and one.prefix is not None:  # another view may have other columns
             one.place = key_of(self.round.view_at(one.view, one.feed.epoch))[0]
         if known is not None and one.token is not None and not one.feed.more:
             if one.prefix is not None:
                 known = Counter({r: n for r, n in known.items() if r[one.place] == one.prefix})
-            if +rows != known:
-                raise Finding(f"the feed of {one.view} {one.prefix} has {+rows}, not {known}")
+            if +one.rows != known:
+                raise Finding(f"the feed of {one.view} {one.prefix} has {+one.rows}, not {known}")
         if self.rng.random() < 0.4:
             one.feed.close()
             one.feed = None  # go on from the token
 
-    def ask(self, feed: Any) -> list[Any]:
+    def ask(self, feed: Any) -> Iterator[Any]:
         """All that is there, or one part of it, which may end within an epoch."""
         if self.rng.random() < 0.6:
             event = feed.next(timeout=0)
-            return [] if event is None else [event]
-        found, events = list[Any](), feed.poll()
-        while events:
-            found += events
-            events = feed.poll()
-        return found
+            if event is not None:
+                yield event
+            return
+        while events := feed.poll():
+            yield from events
 
 
 def take(event: Any, rows: Multiset, epoch: int, view: str) -> int:

@@ -19,7 +19,7 @@ from viewkeep.codec.keys import KeyCodec
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.programs import load_plan, newest_plan
-from viewkeep.errors import OutcomeUnknown, StoreFull, ViewkeepError
+from viewkeep.errors import Locked, OutcomeUnknown, StoreFull, ViewkeepError
 from viewkeep.plan.nodes import View
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Cut
@@ -34,7 +34,7 @@ from .driving import Driver, Housekeeper, Resident, Zombie
 from .following import Follower
 from .model import Change, Finding, Model, Multiset, Rows, answers, multiset
 from .reading import Reader, Session, Snapshooter
-from .world import PLACES, CutStore, Death, Intent, PowerLoss, Process, World
+from .world import LOCKS, PLACES, CutStore, Death, Intent, PowerLoss, Process, World
 from .writing import Clock, Writer
 
 STEPS = 30
@@ -132,6 +132,7 @@ class Round:
         if name == busy:
             return  # that process is inside a call
         outer = world.current, world.fault, self.acting
+        refusals = world.refusals
         world.fault, self.acting = None, kind
         full = self.plan_fault()
         world.note(f"{'  ' * self.depth}{kind.name()} in {name}")
@@ -143,6 +144,10 @@ class Round:
             if not full:
                 raise
             self.refused()
+        except Locked as error:
+            if world.refusals == refusals:
+                raise Finding(f"{name}: nobody keeps the lock, but {error}") from error
+            self.settle()
         except Death:
             self.died(name)
         except PowerLoss:
@@ -176,6 +181,8 @@ class Round:
         elif chance < 0.48 and self.depth == 0 and world.disk.is_there:
             world.disk.run_full(rng.randrange(1, 5), rng.choice((1, 1, 3)), rng.random() < 0.5)
             return True
+        elif chance < 0.54:
+            world.fault = ("refusal", LOCKS, after)
         return False
 
     def interrupted(self, process: Process | None) -> None:
@@ -204,6 +211,9 @@ class Round:
             cut = store.inner.tables.write(writes)
         except (Death, PowerLoss):
             self.pending.append(begun)
+            raise
+        except Locked:
+            self.pending.append(replace(begun, may_be_done=False))
             raise
         except ViewkeepError as error:
             if self.world.disk.is_dead:

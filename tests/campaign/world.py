@@ -23,10 +23,12 @@ import lmdb
 import viewkeep
 from viewkeep.access.feeds import turns
 from viewkeep.engine import lease, log_splits, resident
+from viewkeep.errors import Locked
 from viewkeep.ops.functions import hashes
 from viewkeep.stores import create_store, open_store
 from viewkeep.stores.lmdb import environment, living
 from viewkeep.stores.lmdb.environment import Environment
+from viewkeep.stores.lmdb.locks import WriteLock
 from viewkeep.stores.wrapped import WrappedStore
 
 from .damage import Ever
@@ -36,6 +38,7 @@ from .schema import POISON
 
 START = 1_700_000_000.0
 PLACES = ("before a call", "after a call", "before a commit", "after a commit")
+LOCKS = "before a lock"
 
 
 def _poisoned_md5(text: str | bytes) -> str:
@@ -148,6 +151,7 @@ class World:
         self.now = START
         self.monotonic = 0.0
         self.leaps = 0  # jumps of the clock that no pin outlasts
+        self.refusals = 0  # locks that nobody got
         self.current: Process | None = None
         self.sleeper: Process | None = None  # others may run steps while it sleeps
         self.fault: tuple[str, str, int] | None = None  # what, where, after how many places
@@ -207,6 +211,9 @@ class World:
         self.note(f"    {what} {where}")
         if what == "another step" and self.interrupt is not None:
             self.interrupt(process)
+        elif what == "refusal":
+            self.refusals += 1
+            raise Locked("a process that is stopped keeps the lock")
         elif what == "death":
             raise Death
         elif what == "power loss":
@@ -237,7 +244,7 @@ class World:
     @contextmanager
     def running(self) -> Iterator[None]:
         """The clock, the numbers of processes and the transactions are the world's."""
-        begin, within = Environment.begin, Environment.within
+        begin, within, enter = Environment.begin, Environment.within, WriteLock.__enter__
 
         def cut_begin(shared: Environment, *, write: bool = False, buffers: bool = False) -> Any:
             txn = begin(shared, write=write, buffers=buffers)
@@ -246,6 +253,10 @@ class World:
         def cut_within(shared: Environment, txn: Any) -> Any:
             return within(shared, getattr(txn, "txn", txn))
 
+        def cut_enter(lock: WriteLock) -> None:
+            self.at(LOCKS, self.current)
+            enter(lock)
+
         def clock() -> float:
             self.now += 1e-6
             return self.now
@@ -253,6 +264,7 @@ class World:
         patches: list[tuple[Any, str, Any]] = [
             (Environment, "begin", cut_begin),
             (Environment, "within", cut_within),
+            (WriteLock, "__enter__", cut_enter),
             (time, "time", clock),
             (time, "time_ns", lambda: int(clock() * 1e9)),
             (time, "monotonic", lambda: self.monotonic),
