@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, compress, islice, repeat, takewhile
 from operator import not_
 
@@ -268,14 +268,23 @@ def apply(shard: Environment, epoch: int, horizon: int, writes: Sequence[StateWr
         _advance(shard, txn, epoch, max(horizon, kept_from))
         written_keys.add(shard, txn, seen, epoch, writes)
         written_keys.forget(shard, txn, max(horizon, kept_from))
+        few_keys, few_rows = list[bytes](), list[bytes | None]()  # of tables that get few
         for table, keys, rows, are_new in by_table(writes):
+            prefix = table.to_bytes(PREFIX, "big")
+            if len(keys) <= _FEW:
+                few_keys += prefixed(prefix, keys)
+                few_rows += rows
+                continue
             for at in range(0, len(keys), _AT_ONCE):
-                part = slice(at, at + _AT_ONCE)
-                if are_new and len(keys) > _FEW:
-                    are_new = _insert(shard, txn, epoch, table, keys[part], rows[part])
+                full, bodies = prefixed(prefix, keys[at : at + _AT_ONCE]), rows[at : at + _AT_ONCE]
+                if are_new:
+                    are_new = _insert(shard, txn, epoch, full, bodies)
                     if are_new:
                         continue
-                _stamp(shard, txn, epoch, horizon, table, keys[part], rows[part])
+                _stamp(shard, txn, epoch, horizon, full, list(bodies))
+        for at in range(0, len(few_keys), _AT_ONCE):
+            part = slice(at, at + _AT_ONCE)
+            _stamp(shard, txn, epoch, horizon, few_keys[part], few_rows[part])
 
 
 def check_writes(epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
@@ -332,18 +341,15 @@ def _insert(
     shard: Environment,
     txn: Transaction,
     epoch: int,
-    table: int,
-    keys: Sequence[bytes] | Packed,
+    full: Sequence[bytes],
     rows: Sequence[bytes | None] | Packed,
 ) -> bool:
-    """Put rows that should have no versions yet; if one has some, put none and return False.
+    """Put rows of a table that should have no versions; if one has some, put none, return False.
 
     To look for the versions of a row takes as long as to put it.
     """
     if not (rows.all_present if isinstance(rows, Packed) else None not in rows):
         return False
-    prefix = table.to_bytes(PREFIX, "big")
-    full = prefixed(prefix, keys)
     made = sums.sealed_all(full, versions.first_many(epoch, rows))
     with shard.within(txn) as attempt:
         with attempt.cursor(db=shard.dbs["rows"]) as cursor:
@@ -351,7 +357,8 @@ def _insert(
         if added < len(full):
             attempt.abort()
             return False
-    _add_size(shard, txn, prefix, added, sum(map(len, full)) + sum(map(len, made)))
+    gained = sum(map(len, full)) + sum(map(len, made))
+    _add_sizes(shard, txn, {full[0][:PREFIX]: (added, gained)})
     return True
 
 
@@ -360,14 +367,13 @@ def _stamp(
     txn: Transaction,
     epoch: int,
     horizon: int,
-    table: int,
-    keys: Sequence[bytes] | Packed,
-    rows: Sequence[bytes | None] | Packed,
+    full: Sequence[bytes],
+    rows: Sequence[bytes | None],
 ) -> None:
-    """Push a version of each row. Whole lists at a time: every line of Python here is per row."""
-    prefix = table.to_bytes(PREFIX, "big")
-    full = prefixed(prefix, keys)
-    rows = list(rows)
+    """Push a version of each row, of whatever tables, in the order of their keys.
+
+    Whole lists at a time: every line of Python here is per row.
+    """
     with txn.cursor(db=shard.dbs["rows"]) as cursor:
         old = _old_versions(shard, txn, cursor, full)
         if None in rows and b"" in old:
@@ -378,14 +384,30 @@ def _stamp(
         new_versions = versions.push_many(old, epoch, rows, horizon, sums.SIZE)
         made = sums.sealed_all(full, new_versions)
         cursor.putmulti(zip(full, made, strict=True))
-    new = list(compress(full, map(not_, old))) if b"" in old else []
-    gained = sum(map(len, made)) - sum(map(len, old)) + sum(map(len, new))
-    _add_size(shard, txn, prefix, len(new), gained)
+    if full:
+        _add_sizes(shard, txn, _gains(full, old, made))
     if None in rows:
         stamp = _EPOCH.pack(epoch)
         gone = [stamp + key for key, row in zip(full, rows, strict=True) if row is None]
         with txn.cursor(db=shard.dbs["sweep"]) as cursor:
             cursor.putmulti(zip(gone, repeat(b"")))
+
+
+def _gains(
+    full: Sequence[bytes], old: Sequence[bytes], made: Sequence[bytes]
+) -> dict[bytes, tuple[int, int]]:
+    """The rows and bytes that each table gains by what is stored under these keys."""
+    if full[0][:PREFIX] == full[-1][:PREFIX]:
+        new = list(compress(full, map(not_, old))) if b"" in old else []
+        gained = sum(map(len, made)) - sum(map(len, old)) + sum(map(len, new))
+        return {full[0][:PREFIX]: (len(new), gained)}
+    found: dict[bytes, tuple[int, int]] = {}
+    for key, before, after in zip(full, old, made, strict=True):
+        rows, size = found.get(key[:PREFIX], (0, 0))
+        if not before:
+            rows, size = rows + 1, size + len(key)
+        found[key[:PREFIX]] = rows, size + len(after) - len(before)
+    return found
 
 
 def _old_versions(
@@ -463,7 +485,7 @@ def _revert_rows(
             change -= len(key) + sums.SIZE
             cursor.delete()
             found = bool(cursor.key())
-        _add_size(shard, txn, key[:PREFIX], 0 if kept else -1, change)
+        _add_sizes(shard, txn, {key[:PREFIX]: (0 if kept else -1, change)})
 
 
 def sweep(shard: Environment, horizon: int, budget: int) -> bool:
@@ -502,8 +524,9 @@ def _remove_deleted(shard: Environment, txn: Transaction, horizon: int, keys: li
             if versions.is_deleted(value) and versions.newest_epoch(value) <= horizon:
                 cursor.delete()
                 gone.setdefault(key[:PREFIX], []).append(len(key) + len(stored))
-    for table, sizes in gone.items():
-        _add_size(shard, txn, table, -len(sizes), -sum(sizes))
+    if gone:
+        lost = {table: (-len(sizes), -sum(sizes)) for table, sizes in gone.items()}
+        _add_sizes(shard, txn, lost)
 
 
 def sizes(shard: Environment) -> dict[int, TableSize]:
@@ -523,10 +546,19 @@ def forget_size(shard: Environment, table: int) -> None:
         txn.delete(_SIZE_KEY + table.to_bytes(PREFIX, "big"), db=shard.dbs["info"])
 
 
-def _add_size(shard: Environment, txn: Transaction, table: bytes, rows: int, size: int) -> None:
-    record = sums.get(shard, txn, "info", _SIZE_KEY + table)
-    held, whole = _SIZE.unpack(record) if record else (0, 0)
-    sums.put(shard, txn, "info", _SIZE_KEY + table, _SIZE.pack(held + rows, whole + size))
+def _add_sizes(
+    shard: Environment, txn: Transaction, gains: Mapping[bytes, tuple[int, int]]
+) -> None:
+    """Add rows and bytes to the sizes of tables."""
+    with txn.cursor(db=shard.dbs["info"]) as cursor:
+        names = sorted(_SIZE_KEY + table for table in gains)
+        held = dict(sums.present(shard, cursor, names, "info"))
+        made = []
+        for name in names:
+            rows, size = gains[name[len(_SIZE_KEY) :]]
+            before, whole = _SIZE.unpack(held[name]) if name in held else (0, 0)
+            made.append(_SIZE.pack(before + rows, whole + size))
+        cursor.putmulti(zip(names, sums.sealed_all(names, made), strict=True))
 
 
 def _info(shard: Environment, txn: Transaction) -> tuple[int, int]:

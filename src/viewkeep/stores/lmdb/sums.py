@@ -96,16 +96,16 @@ def check_all(
 
 
 def present(
-    environment: Environment, cursor: Cursor, keys: Sequence[bytes]
+    environment: Environment, cursor: Cursor, keys: Sequence[bytes], db: str = "rows"
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Those of these keys, which are in order, that have rows, with their values."""
+    """Those of these keys, which are in order, that have records, with their values."""
     found: list[tuple[bytes, bytes]] = cursor.getmulti(keys)
     there = [key for key, _ in found]
     if len(found) < len(keys):
         known = set(there)
         absent = [key for key in keys if key not in known] if known else keys
-        gaps(environment, cursor, absent)
-    values = opened_present(environment, there, [stored for _, stored in found])
+        gaps(environment, cursor, absent, db)
+    values = opened_present(environment, there, [stored for _, stored in found], db)
     return zip(there, values, strict=True)
 
 
@@ -166,11 +166,11 @@ def gap(
     return low, high
 
 
-def gaps(environment: Environment, cursor: Cursor, keys: Sequence[bytes]) -> None:
+def gaps(environment: Environment, cursor: Cursor, keys: Sequence[bytes], db: str = "rows") -> None:
     """`gap` of each of these absent keys, which are in order."""
     place = 0
     while place < len(keys):
-        _, high = gap(environment, cursor, keys[place])
+        _, high = gap(environment, cursor, keys[place], db)
         place += 1
         if place < len(keys) and keys[place] < high:
             place = bisect_left(keys, high, place)

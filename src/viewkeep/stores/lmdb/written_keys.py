@@ -38,21 +38,32 @@ def add(
     if sums.get(shard, txn, "info", _SINCE) is None:
         # Tasks of this epoch may have written before lists were kept: count from the next.
         sums.put(shard, txn, "info", _SINCE, _EPOCH.pack(epoch + 1 if seen else 0))
+    wanted: dict[bytes, list[StateWrite]] = {}
     for write in writes:
-        if not write.keys:
-            continue
-        place = _PREFIX + _PLACE.pack(epoch, write.table)
-        known = sums.get(shard, txn, "info", place)
-        if known == b"":
-            continue
-        packed = b""
-        if len(write.keys) <= MOST:
-            keys = write.key_list
-            if known is not None:
-                keys = sorted({*_unpacked(known), *keys})
-            packed = _packed(keys) if len(keys) <= MOST else b""
-        if packed != known:
-            sums.put(shard, txn, "info", place, packed)
+        if write.keys:
+            wanted.setdefault(_PREFIX + _PLACE.pack(epoch, write.table), []).append(write)
+    places = sorted(wanted)
+    with txn.cursor(db=shard.dbs["info"]) as cursor:
+        known = dict(sums.present(shard, cursor, places, "info"))
+        changed = []
+        for place in places:
+            listed = known.get(place)
+            for write in wanted[place]:
+                listed = _with(listed, write)
+            if listed is not None and listed != known.get(place):
+                changed.append((place, listed))
+        lists = sums.sealed_all([place for place, _ in changed], [keys for _, keys in changed])
+        cursor.putmulti([(place, made) for (place, _), made in zip(changed, lists, strict=True)])
+
+
+def _with(known: bytes | None, write: StateWrite) -> bytes:
+    """A list with the keys of a write too."""
+    if known == b"" or len(write.keys) > MOST:
+        return b""
+    keys = write.key_list
+    if known is not None:
+        keys = sorted({*_unpacked(known), *keys})
+    return _packed(keys) if len(keys) <= MOST else b""
 
 
 def forget(shard: Environment, txn: Transaction, horizon: int) -> None:
@@ -105,8 +116,7 @@ def tables(
 
 
 def _packed(keys: Sequence[bytes]) -> bytes:
-    lengths = {length: _LENGTH.pack(length) for length in set(map(len, keys))}
-    return b"".join([lengths[len(key)] + key for key in keys])
+    return b"".join([_LENGTH.pack(len(key)) + key for key in keys])
 
 
 def _unpacked(listed: bytes) -> Iterator[bytes]:
