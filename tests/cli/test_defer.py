@@ -42,6 +42,38 @@ def test_threads_use_a_deferred_module_at_once(tmp_path: Path) -> None:
     assert done.stdout.strip() == str([(7, 1)] * 4)
 
 
+# A second thread asks for a name while the first one runs the code that gives it.
+HALF = """
+import sys, threading
+from viewkeep.cli.defer import defer
+sys.path.insert(0, {folder!r})
+sys.begun, sys.go_on = threading.Event(), threading.Event()
+defer("half")
+import half
+seen = []
+first = threading.Thread(target=lambda: half.state)
+second = threading.Thread(target=lambda: seen.append(half.state))
+first.start()
+sys.begun.wait()
+second.start()
+second.join(timeout=0.2)  # ends at once where it need not wait
+sys.go_on.set()
+second.join()
+print(seen)
+"""
+
+
+def test_other_threads_see_a_deferred_module_whole(tmp_path: Path) -> None:
+    package = tmp_path / "half"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import sys\nstate = 'half'\nsys.begun.set()\nsys.go_on.wait()\nstate = 'whole'\n"
+    )
+    code = HALF.format(folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['whole']"
+
+
 def test_a_part_of_a_deferred_module(tmp_path: Path) -> None:
     """Importing a part runs the whole first, as it does without deferring."""
     package = tmp_path / "whole"

@@ -19,23 +19,38 @@ _loading = threading.RLock()
 
 
 class DeferredModule(ModuleType):
-    """A module whose code has not run yet, or runs just now."""
+    """A module whose code has not run yet, or runs just now.
+
+    Once it has run, this is a plain module.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        # Names with underscores are the import system's. Other threads must not see a name that is
+        # there already: its value may be another one when the code has run.
+        if not name.startswith("__"):
+            _load(self)
+        return ModuleType.__getattribute__(self, name)  # by now it may be a plain module
 
     def __getattr__(self, name: str) -> Any:
-        with _loading:
-            if type(self) is DeferredModule and "_begun" not in self.__dict__:
-                self.__dict__["_begun"] = True
-                spec = self.__spec__
-                assert spec is not None
-                assert spec.loader is not None
-                self.__path__ = list(spec.submodule_search_locations or [])
-                spec.loader.exec_module(self)
-                del self.__dict__["_begun"]
-                object.__setattr__(self, "__class__", ModuleType)
-                return getattr(self, name)
-            if type(self) is not DeferredModule:  # another thread has loaded it meanwhile
-                return getattr(self, name)
+        _load(self)
+        if type(self) is not DeferredModule:
+            return getattr(self, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+def _load(module: ModuleType) -> None:
+    """Run a deferred module's code unless this thread is at it, or wait until another one has."""
+    with _loading:
+        if type(module) is not DeferredModule or "_begun" in module.__dict__:
+            return
+        module.__dict__["_begun"] = True
+        spec = module.__spec__
+        assert spec is not None
+        assert spec.loader is not None
+        module.__path__ = list(spec.submodule_search_locations or [])
+        spec.loader.exec_module(module)
+        del module.__dict__["_begun"]
+        object.__setattr__(module, "__class__", ModuleType)
 
 
 def defer(*names: str) -> None:
