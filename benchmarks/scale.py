@@ -121,12 +121,15 @@ def main() -> None:
                 stack.callback(scene.close)
                 scenes.append(scene)
             for size in SIZES:
-                show(f"{size:,} votes an epoch", measure(scenes, size, rounds))
+                show(f"{size:,} votes an epoch", figures(*measure(scenes, size, rounds)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure(scenes: list[Scene], size: int, rounds: int) -> dict[str, float]:
+def measure(
+    scenes: list[Scene], size: int, rounds: int
+) -> tuple[dict[str, list[tuple[float, float]]], float]:
+    """Seconds and processor time of each scene's epochs, and the changelog's bytes for a vote."""
     random = Random(size)
     spent: dict[str, list[tuple[float, float]]] = {scene.name: [] for scene in scenes}
     before = scenes[1].changelog_bytes()
@@ -139,17 +142,21 @@ def measure(scenes: list[Scene], size: int, rounds: int) -> dict[str, float]:
             else:
                 _timed(lambda scene=scene: advance(scene.machines[0], scene.term, Limits()))
     check(scenes)
-    figures = dict[str, float]()
+    return spent, (scenes[1].changelog_bytes() - before) / size / rounds
+
+
+def figures(spent: dict[str, list[tuple[float, float]]], grown: float) -> dict[str, float]:
+    """Medians, and their ratios to state in the store."""
+    found = dict[str, float]()
     base = statistics.median(processor for _, processor in spent["embedded"])
     for name, times in spent.items():
-        figures[f"{name}, ms"] = 1_000 * statistics.median(seconds for seconds, _ in times)
+        found[f"{name}, ms"] = 1_000 * statistics.median(seconds for seconds, _ in times)
         middle = statistics.median(processor for _, processor in times)
-        figures[f"{name}, ms of processor time"] = 1_000 * middle
+        found[f"{name}, ms of processor time"] = 1_000 * middle
         if name != "embedded":
-            figures[f"{name} / embedded, processor time"] = middle / base
-    grown = scenes[1].changelog_bytes() - before
-    figures["changelog, bytes for each vote"] = grown / size / rounds
-    return figures
+            found[f"{name} / embedded, processor time"] = middle / base
+    found["changelog, bytes for each vote"] = grown
+    return found
 
 
 def check(scenes: list[Scene]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from suite.contract import Workload
 from suite.workloads.freshness import Freshness
 from suite.workloads.growth import Growth
+from suite.workloads.scale import Scale
 from suite.workloads.scripts import Reads, Wire
 from suite.workloads.site import Site
 from suite.workloads.skew import Skew
@@ -23,6 +24,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Skew(),
     Freshness(),
     Start(),
+    Scale(),
     Reads(),
     Wire(),
 )
