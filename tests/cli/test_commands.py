@@ -35,7 +35,7 @@ COMMANDS = (
         "get",
         "scan",
     ),
-    *("explain", "status", "top", "profile", "verify", "repair", "demo", "users"),
+    *("explain", "status", "top", "profile", "verify", "repair", "demo", "users", "hbase"),
 )
 
 SITE = """

@@ -10,7 +10,7 @@ from __future__ import annotations
 # what reads and writes data when they are called, and `run` starts Spark's JVM before that.
 # isort: off
 from viewkeep.cli import write, apply, archive, run, serve, users, read, top, profile, verify
-from viewkeep.cli import repair, demo
+from viewkeep.cli import repair, hbase, demo
 
 # isort: on
 from viewkeep.cli.app import app
@@ -20,6 +20,7 @@ __all__ = [
     "apply",
     "archive",
     "demo",
+    "hbase",
     "main",
     "profile",
     "read",

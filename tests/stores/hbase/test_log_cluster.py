@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -27,6 +28,7 @@ from viewkeep.stores.hbase.log_table import (
 from viewkeep.stores.hbase.wire import Cell, Column, Delete, Deletion, Family, Put
 
 pytestmark = pytest.mark.hbase
+ROUNDS = int(os.environ.get("ROUNDS", "2"))
 PATIENCE = 180.0  # seconds for what was written to come, whatever died
 
 
@@ -141,7 +143,7 @@ def test_while_the_log_table_is_away_nothing_is_lost(trial: Trial, cluster: Clus
     trial.read_until({b"a": 199})
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", range(1, ROUNDS + 1))
 def test_events_lose_nothing_and_keep_the_order_of_each_row(
     trial: Trial, cluster: Cluster, seed: int
 ) -> None:
