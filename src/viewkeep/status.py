@@ -15,7 +15,7 @@ from rich.text import Text
 
 from viewkeep.access.reads import loading_of, view_failed, view_unreadable
 from viewkeep.catalog import Catalog
-from viewkeep.engine.costs import Costs, read_costs
+from viewkeep.engine.costs import Costs, EpochCost, read_costs
 from viewkeep.engine.epochs import Epochs, Published
 from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lag import lag_seconds
@@ -92,6 +92,7 @@ class Status:
     free_bytes: int | None = None  # on the disk
     refusal: str | None = None  # why no rows are taken now
     trouble: str | None = None  # failures since the last epoch was published
+    slowest: EpochCost | None = None  # epoch of the last hour, with the operators that took most
 
 
 def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Status:
@@ -128,6 +129,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         free_bytes=sizes.free_bytes,
         refusal=sizes.refusal,
         trouble=_trouble(store),
+        slowest=_slowest(costs),
     )
 
 
@@ -177,6 +179,12 @@ def _view(name: str, epochs: Epochs, plan: PlanVersion, url: str, loads: Loads) 
     load = None if placement is None else loads.of(placement)
     parts = (progress, "" if load is None else str(load))
     return ViewStatus(name, "loading", ", ".join(filter(None, parts)))
+
+
+def _slowest(costs: Costs) -> EpochCost | None:
+    """The slowest of those that are not older than an hour."""
+    recent = [one for one in costs.slowest if time.time_ns() - one.at < 3600 * 10**9]
+    return max(recent, key=lambda one: one.seconds, default=None)
 
 
 def _trouble(store: Store) -> str | None:
@@ -233,7 +241,19 @@ def render(status: Status) -> Group:
     tables = f"tables: {', '.join(status.tables) or 'none'}"
     parts: list[Table | Text] = [views, _state_table(status)] if status.views else []
     parts += [Text(view.problem, style="red") for view in status.views if view.problem]
-    return Group(top, logs, *parts, f"{tables}\n{sizes}\n{driver}")
+    return Group(top, logs, *parts, f"{tables}\n{sizes}\n{driver}{_slowest_told(status)}")
+
+
+def _slowest_told(status: Status) -> str:
+    """The slowest epoch of the last hour, and the operator that took most of it."""
+    slow = status.slowest
+    if slow is None:
+        return ""
+    told = f"{slow.seconds:.2f} s for {slow.operations:,} operations"
+    names = {operator.id: operator.what for operator in status.operators}
+    name, seconds, rows = next(iter(slow.operators), ("", 0.0, 0))
+    most = f"; {seconds:.2f} s of it {names[name]}, {rows:,} rows" if name in names else ""
+    return f"\nslowest epoch of the last hour: {slow.epoch} took {told}{most}"
 
 
 def _room(status: Status) -> str:

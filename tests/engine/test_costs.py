@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from typer.testing import CliRunner
 
 from viewkeep.cli import app
 from viewkeep.engine import costs
 from viewkeep.engine.costs import Costs, note_costs, read_costs, tell_costs
+from viewkeep.engine.epochs import Published
 from viewkeep.engine.local import catch_up
 from viewkeep.engine.report import Report
+from viewkeep.status import render
+from viewkeep.stores.contract import START
 
 if TYPE_CHECKING:
     import pytest
@@ -64,6 +69,44 @@ def test_the_record_keeps_the_costliest(db: Database, monkeypatch: pytest.Monkey
     kept = read_costs(db.store)
     assert (kept.epochs, kept.operations, kept.seconds) == (4, 40, 6.5)
     assert kept.operators == {"b": (3.0, 1), "c": (2.0, 1)}
+
+
+def test_the_slowest_epoch_of_each_minute_is_kept(db: Database) -> None:
+    def publish(epoch: int, second: int, took: float) -> None:
+        at = (1_800_000_000 + second) * 10**9
+        published = Published(epoch, START, 1, at=at, operations=epoch, seconds=took)
+        spent = {f"{n}": (n / 10, n) for n in range(9)}
+        note_costs(db.store, 1, [Report(0, processor=3.6, costs=spent)], published)
+
+    for epoch, (second, took) in enumerate([(0, 0.5), (10, 2.0), (20, 1.0), (60, 0.1), (61, 0.3)]):
+        publish(epoch, second, took)
+    tell_costs(db.store)
+    found = read_costs(db.store).slowest
+    assert [(one.epoch, one.seconds) for one in found] == [(4, 0.3), (1, 2.0)]
+    assert found[0].operators == tuple((f"{n}", n / 10, n) for n in (8, 7, 6, 5, 4))
+    assert (found[0].operations, found[0].processor) == (4, 3.6)
+    for minute in range(2, 100):
+        publish(10 + minute, 60 * minute, 0.2)
+    tell_costs(db.store)
+    assert [one.epoch for one in read_costs(db.store).slowest] == [*range(109, 49, -1)]
+    assert len(db.store.meta.get("costs") or b"") < 30_000
+
+
+def test_status_names_the_slowest_epoch(db: Database) -> None:
+    db.sql(VIEWS)
+    db.put("t", [{"k": k, "g": k % 7} for k in range(100)])
+    published = catch_up(db.store)
+    tell_costs(db.store)
+    slowest = db.status().slowest
+    assert slowest is not None
+    assert slowest.epoch <= published.epoch
+    program = db.catalog.current().program
+    assert {name for name, _, _ in slowest.operators} & {op.id for op in program.operators}
+    console = Console(width=200, file=io.StringIO())
+    console.print(render(db.status()))
+    assert isinstance(console.file, io.StringIO)
+    told = console.file.getvalue()
+    assert f"slowest epoch of the last hour: {slowest.epoch} took" in told
 
 
 def test_profile(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 Law: a cost is charged once, for the epoch that was published, and never decides anything. Whoever
 publishes adds to the record at most once a second, so a process that is killed loses the costs of
 less than that. The record keeps the costliest operators; an operator's id is derived from what it
-does, so a view that is created again goes on with the figures it had.
+does, so a view that is created again goes on with the figures it had. Of single epochs it keeps the
+slowest of each minute, for the last sixty minutes that had one, with the operators that took most.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from heapq import nlargest
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -20,24 +22,44 @@ from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
 
 if TYPE_CHECKING:
+    from viewkeep.engine.epochs import Published
     from viewkeep.engine.report import Report
     from viewkeep.plan.program import Program
 
 RECORD = "costs"
 MOST = 1_000  # operators that are kept
 _EVERY = 1.0  # seconds between two additions of one process
+_MINUTES = 60  # of which the slowest epoch is kept
+_MINUTE = 60 * 10**9
+_NAMED = 5  # operators of a slow epoch
 
 Tally = dict[str, tuple[float, int]]  # operator -> seconds of processor time, rows it changed
 
 
 @dataclass(frozen=True)
+class EpochCost:
+    """One epoch: when it was published, how long it took, and on what."""
+
+    epoch: int
+    at: int  # nanoseconds since 1970
+    seconds: float
+    operations: int
+    processor: float  # seconds of processor time of all its tasks
+    operators: tuple[tuple[str, float, int], ...]  # the costliest: id, processor time, rows changed
+
+
+@dataclass(frozen=True)
 class Costs:
-    """Sums over epochs. `operators` has those of operators; `seconds` is of everything."""
+    """Sums over epochs. `operators` has those of operators; `seconds` is of everything.
+
+    `slowest` has single epochs, the newest first.
+    """
 
     epochs: int = 0
     operations: int = 0
     seconds: float = 0.0
     operators: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    slowest: tuple[EpochCost, ...] = ()
 
     def since(self, before: Costs) -> Costs:
         """What came after an earlier look."""
@@ -53,6 +75,7 @@ class Costs:
             self.operations - before.operations,
             self.seconds - before.seconds,
             {name: cost for name, cost in changed.items() if cost[0] > 0 or cost[1]},
+            tuple(one for one in self.slowest if one not in before.slowest),
         )
 
     def of_views(self, program: Program) -> dict[str, tuple[float, int]]:
@@ -84,15 +107,24 @@ class _Rest:
 _rests: WeakKeyDictionary[Store, _Rest] = WeakKeyDictionary()
 
 
-def note_costs(store: Store, operations: int, reports: Iterable[Report]) -> None:
+def note_costs(
+    store: Store, operations: int, reports: Iterable[Report], published: Published | None = None
+) -> None:
     """An epoch was published."""
     rest = _rests.setdefault(store, _Rest())
-    operators, seconds = dict(rest.costs.operators), rest.costs.seconds
+    own: Tally = {}
+    processor = 0.0
     for report in reports:
-        seconds += report.processor
-        _add(operators, report.costs)
+        processor += report.processor
+        _add(own, report.costs)
     before = rest.costs
-    rest.costs = Costs(before.epochs + 1, before.operations + operations, seconds, operators)
+    operators = dict(before.operators)
+    _add(operators, own)
+    slowest = before.slowest
+    if published is not None:
+        slowest = _slowest((*slowest, _epoch_cost(published, processor, own)))
+    counts = before.epochs + 1, before.operations + operations
+    rest.costs = Costs(*counts, before.seconds + processor, operators, slowest)
     if time.monotonic() - rest.last >= _EVERY:
         tell_costs(store)
 
@@ -111,6 +143,23 @@ def tell_costs(store: Store) -> None:
         rest.costs = Costs()
 
 
+def _epoch_cost(published: Published, processor: float, operators: Tally) -> EpochCost:
+    top = nlargest(_NAMED, operators.items(), key=lambda item: item[1])
+    named = tuple((name, round(seconds, 4), rows) for name, (seconds, rows) in top)
+    took = round(published.seconds, 4), published.operations, round(processor, 4)
+    return EpochCost(published.epoch, published.at, *took, named)
+
+
+def _slowest(epochs: Iterable[EpochCost]) -> tuple[EpochCost, ...]:
+    """The slowest of each minute, the newest first: of the last minutes that had an epoch."""
+    found: dict[int, EpochCost] = {}
+    for one in epochs:
+        minute = one.at // _MINUTE
+        if minute not in found or found[minute].seconds < one.seconds:
+            found[minute] = one
+    return tuple(found[minute] for minute in sorted(found, reverse=True)[:_MINUTES])
+
+
 def _sum(one: Costs, other: Costs) -> Costs:
     operators = dict(one.operators)
     _add(operators, other.operators)
@@ -122,6 +171,7 @@ def _sum(one: Costs, other: Costs) -> Costs:
         one.operations + other.operations,
         one.seconds + other.seconds,
         operators,
+        _slowest((*one.slowest, *other.slowest)),
     )
 
 
@@ -133,7 +183,8 @@ def _add(into: Tally, costs: Mapping[str, tuple[float, int]]) -> None:
 
 def _encode(costs: Costs) -> bytes:
     operators = {name: [round(cost[0], 6), cost[1]] for name, cost in costs.operators.items()}
-    return json.dumps({**vars(costs), "operators": operators}).encode()
+    slowest = [astuple(one) for one in costs.slowest]
+    return json.dumps({**vars(costs), "operators": operators, "slowest": slowest}).encode()
 
 
 def _decode(raw: bytes | None) -> Costs:
@@ -141,4 +192,8 @@ def _decode(raw: bytes | None) -> Costs:
         return Costs()
     read = json.loads(raw)
     operators = {name: (cost[0], cost[1]) for name, cost in read.pop("operators").items()}
-    return Costs(**read, operators=operators)
+    slowest = []
+    for epoch, at, seconds, operations, processor, named in read.pop("slowest", ()):
+        spent = tuple((name, cost, rows) for name, cost, rows in named)
+        slowest.append(EpochCost(epoch, at, seconds, operations, processor, spent))
+    return Costs(**read, operators=operators, slowest=tuple(slowest))

@@ -246,7 +246,7 @@ class Epochs:
             more=epoch.more,
         )
         if self._swap(raw, replace(record, published=published, open=None)):
-            note_costs(self.store, epoch.operations, reports)
+            note_costs(self.store, epoch.operations, reports, published)
             return published
         # Another driver took over, or one that was killed in the middle of this write has done it.
         return self.publish(term, epoch, reports)

@@ -61,6 +61,7 @@ ROUTES: dict[tuple[str, str], Role] = {
     ("GET", "/dashboard/view"): _READ,
     ("GET", "/dashboard/history"): _READ,
     ("GET", "/dashboard/epochs"): _READ,
+    ("GET", "/dashboard/slowest"): _READ,
     ("GET", "/dashboard/live"): _READ,
     ("GET", "/dashboard/sample"): _READ,
     ("GET", "/dashboard/sql"): _READ,

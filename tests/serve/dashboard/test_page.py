@@ -108,6 +108,10 @@ def test_follows_epochs(page: Page, site: Database, catch_up: CatchUp) -> None:
     expect(line).not_to_have_attribute("d", before or "")
     node = page.locator(".node.result", has_text="story_scores").first
     expect(node.locator(".rate")).to_contain_text("/s")
+    page.get_by_text("Slowest epochs of the last hour").click()
+    expect(page.get_by_role("table", name="Slowest epochs").locator("tr").nth(1)).to_contain_text(
+        "for"
+    )
 
 
 def test_figures_as_a_table(page: Page) -> None:

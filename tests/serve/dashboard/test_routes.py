@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from viewkeep.engine.costs import tell_costs
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import advance
 
@@ -164,6 +165,19 @@ def test_samples_and_epochs(client: httpx.Client, site: Database, catch_up: Catc
     assert [one["at"] for one in history] == sorted(one["at"] for one in history)
     seen = client.get("/dashboard/epochs").json()
     assert (seen[0]["epoch"], seen[0]["operations"]) == (epoch, 30)
+
+
+def test_the_slowest_epochs(client: httpx.Client, site: Database, catch_up: CatchUp) -> None:
+    site.put("votes", [{"story": 1, "voter": 1000 + n, "stars": 5} for n in range(50)])
+    catch_up()
+    tell_costs(site.store)
+    first = client.get("/dashboard/slowest").json()[0]
+    assert first["seconds"] > 0
+    assert first["processor"] > 0
+    named = {one["what"]: one for one in first["operators"]}
+    assert all(one["seconds"] > 0 for one in named.values())
+    assert any(set(one["views"]) <= set(site.views()) and one["views"] for one in named.values())
+    assert "no longer in the plan" not in named
 
 
 def test_read(client: httpx.Client) -> None:

@@ -25,6 +25,7 @@ from viewkeep.serve.dashboard.losses import losses
 from viewkeep.serve.dashboard.rows import MOST_ROWS, read_rows, sample_rows, table_of
 from viewkeep.serve.dashboard.samples import Samples
 from viewkeep.serve.dashboard.samples import plain as plain_sample
+from viewkeep.serve.dashboard.slow import slow_epochs
 from viewkeep.serve.dashboard.verification import Verifier
 from viewkeep.serve.dashboard.verification import plain as plain_run
 from viewkeep.serve.dashboard.views import sql_of, view_of, views_of
@@ -110,6 +111,10 @@ def _add_looks(made: APIRouter, service: Service, samples: Samples) -> None:
     @made.get("/dashboard/epochs")
     async def epochs() -> Response:
         return JSONResponse([plain_sample(epoch) for epoch in samples.epochs()])
+
+    @made.get("/dashboard/slowest")
+    async def slowest() -> Response:
+        return JSONResponse(await service.run(slow_epochs, db))
 
     @made.get("/dashboard/live")
     async def live() -> Response:

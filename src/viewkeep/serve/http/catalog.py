@@ -61,6 +61,9 @@ class Standing(BaseModel):
     free_bytes: int | None = Field(description="What the disk has left.")
     refusal: str | None = Field(description="Why no rows are taken now, if none are.")
     trouble: str | None = Field(description="Why the pipeline fails, if it does.")
+    slowest: dict[str, Any] | None = Field(
+        description="The slowest epoch of the last hour, with the operators that took most of it."
+    )
 
 
 def routes(app: FastAPI, service: Service) -> None:

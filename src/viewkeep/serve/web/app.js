@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { byId } from "./dom.js";
-import { showEpochs } from "./epochs.js";
+import { showEpochs, showSlowest } from "./epochs.js";
 import { Live, lightly } from "./live.js";
 import { Plan } from "./plan.js";
 import { Pulse } from "./pulse.js";
@@ -46,7 +46,10 @@ async function refresh() {
   if (plan.version !== found.plan) await plan.load();
 }
 
-const epochs = async () => showEpochs(await ask("/dashboard/epochs"));
+const epochs = async () => {
+  showEpochs(await ask("/dashboard/epochs"));
+  showSlowest(await ask("/dashboard/slowest"));
+};
 
 async function begin() {
   pulse.set(await ask("/dashboard/history"));

@@ -1,7 +1,7 @@
 // The last epochs: when, how many operations, how long, how fast that was, and where the time went.
 
 import { byId, draw, make, table } from "./dom.js";
-import { clock, count, duration, rate } from "./format.js";
+import { clock, count, duration, percent, plural, rate } from "./format.js";
 
 const COLUMNS = ["epoch", "published", "operations", "took", "operations/s", "rows loaded", "longest task of each level"]
   .map((name, at) => ({ name, number: at !== 1 && at !== 6 }));
@@ -23,6 +23,21 @@ export function showEpochs(epochs) {
     epoch.levels.length ? bar(epoch.levels, longest) : "–",
   ]);
   host.replaceChildren(table("Recent epochs, newest first", COLUMNS, rows, { stacks: true }));
+}
+
+const SLOW = ["epoch", "published", "operations", "took", "processor", "most of it went to"]
+  .map((name, at) => ({ name, number: at !== 1 && at !== 5 }));
+
+// The slowest epochs lately, and what they took so long for.
+export function showSlowest(epochs) {
+  byId("slow-box").hidden = !epochs.length;
+  const rows = epochs.map((epoch) => [
+    count(epoch.epoch), clock(epoch.at), count(epoch.operations), duration(epoch.seconds), duration(epoch.processor),
+    make("span", { class: "spent" }, ...epoch.operators.slice(0, 3).map((one) => make("span", {},
+      make("b", {}, percent(epoch.processor ? Math.min(1, one.seconds / epoch.processor) : 0)), ` ${one.what}, ${plural(one.rows, "row")}`,
+      one.views.length ? make("span", { class: "note" }, ` for ${one.views.join(", ")}${one.more ? ` and ${count(one.more)} more` : ""}`) : null))),
+  ]);
+  byId("slow-list").replaceChildren(table("Slowest epochs, the slowest first", SLOW, rows, { stacks: true }));
 }
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
