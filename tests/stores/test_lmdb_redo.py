@@ -1,6 +1,7 @@
 """A write over several nodes is whole wherever it is cut: on all its nodes, or on none."""
 
 import itertools
+from zlib import crc32
 
 import lmdb
 import pytest
@@ -11,7 +12,10 @@ from viewkeep.stores.contract import Kind, TableWrite
 from viewkeep.stores.lmdb import redo
 from viewkeep.stores.lmdb import write as writing
 
+from . import workers
 from .conformance import ROWS, key, log_entries, row, scan_all
+from .processes import Worker
+from .workers import KEYS
 
 TABLE = 1
 EVERYWHERE = range(12)  # keys that lie on all three nodes
@@ -97,6 +101,24 @@ def test_a_crash_between_commits_leaves_all_or_nothing(path, monkeypatch, commit
     written = len(EVERYWHERE) * (2 if commits else 1)
     added = {"one row": len(EVERYWHERE), "many rows": 3}.get(then, 0)
     assert store.log.head().operations == written + added
+    store.close()
+
+
+@pytest.mark.parametrize("others", [(0,), (1,), (2,), (1, 2), (0, 2)])
+def test_a_writer_killed_while_its_first_commit_is_synced(path, others):
+    """Its write is decided, though nobody who only reads that node can see so."""
+    store = open_store(path)
+    worker = Worker("die_in_the_sync", path, len(EVERYWHERE))
+    worker.process.wait()
+    node_of = {number: crc32(KEYS.encode_one((number,))) % 3 for number in EVERYWHERE}
+    mine = [next(n for n in EVERYWHERE if node_of[n] == node) for node in others]
+    keys, rows = [KEYS.encode_one((n,)) for n in mine], [row(n, "later", n) for n in mine]
+    store.tables.write([TableWrite(workers.TABLE, ROWS, Kind.PUT, keys, rows)])
+    names = {n: "later" if n in mine else "whole" for n in EVERYWHERE}
+    assert store.log.head().operations == len(EVERYWHERE) + len(mine)
+    assert scan_all(store, workers.TABLE) == {
+        KEYS.encode_one((n,)): row(n, name, n) for n, name in names.items()
+    }
     store.close()
 
 

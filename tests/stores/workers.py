@@ -12,6 +12,7 @@ from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, StoreFull
 from viewkeep.stores import open_store
 from viewkeep.stores.contract import Kind, StateWrite, TableWrite
+from viewkeep.stores.lmdb import write as writing
 from viewkeep.types import BIGINT, STRING, Column
 
 ROWS = RowCodec((Column("id", BIGINT), Column("name", STRING), Column("votes", BIGINT)))
@@ -91,6 +92,32 @@ def fill(path, limit):
             print("full", error, flush=True)
             return
         print(number, flush=True)
+
+
+def die_in_the_sync(path, width):
+    """Write over all nodes and die in the first commit, when its last page is on disk.
+
+    LMDB tells readers of a commit once that page is synced; until then they see the one before.
+    The next writer finds that LMDB's lock was left by the dead, and makes up for it.
+    """
+    store = open_store(path)
+    first = store._database.nodes[0]
+    commit = writing.commit
+
+    def commit_and_die(txn):
+        before = first.last_transaction
+        commit(txn)
+        with open(first.path / "lock.mdb", "r+b") as file:
+            head = file.read(256)
+            file.seek(head.index((before + 1).to_bytes(8, "little")))
+            file.write(before.to_bytes(8, "little"))
+        commit_and_die.lock = first.begin(write=True)  # takes LMDB's own
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    writing.commit = commit_and_die
+    keys = [KEYS.encode_one((number,)) for number in range(int(width))]
+    rows = [ROWS.encode_one((number, "whole", number)) for number in range(int(width))]
+    store.tables.write([TableWrite(TABLE, ROWS, Kind.PUT, keys, rows)])
 
 
 def epochs(path, width):

@@ -25,6 +25,7 @@ FILE = "writer.lock"
 DEFAULT_SECONDS = 30.0
 _LONGEST_PAUSE = 0.001  # seconds between two looks at a lock that another process holds
 _PIECE = 0.1  # seconds of one wait for another thread
+_MARK, _NO_MARK = b"m", b" "
 _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, process
 
 
@@ -50,6 +51,22 @@ class WriteLock:
     def __exit__(self, *error: object) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN)
         self._threads.release()
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a holder has set the mark and nobody has taken it away since.
+
+        It is for those who have the turn: to them it says that a holder has died.
+        """
+        return os.pread(self._file, 1, 0) == _MARK
+
+    def mark(self) -> None:
+        """Set the mark, which stays if this process dies."""
+        os.pwrite(self._file, _MARK, 0)
+
+    def unmark(self) -> None:
+        """Take the mark away."""
+        os.pwrite(self._file, _NO_MARK, 0)
 
     def close(self) -> None:
         """Nobody in this process writes any more."""

@@ -10,6 +10,11 @@ write and no cut ever comes between the parts of a write. The record stays until
 write replaces it, which first makes sure that nothing of it is pending. Writers look at the
 stretches of the lower nodes' records, which are short, and read a part only if it is pending.
 
+A writer that is killed in the commit of the lowest node, while the system syncs the last page, has
+decided its write; but LMDB shows readers of that node the commit before until somebody begins to
+write there, which makes up for it. So the writer first *marks* the other nodes' locks. Who finds
+the mark begins to write on all lower nodes before it believes their records.
+
     info   "redo"               -> (node u32 · start u64 · stop u64)*
            "redo" · node u32    -> the part of that node
 """
@@ -17,12 +22,15 @@ stretches of the lower nodes' records, which are short, and read a part only if 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from viewkeep.errors import Corrupt
 from viewkeep.stores.lmdb import log, sums
-from viewkeep.stores.lmdb.environment import Environment, Transaction
+from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
+from viewkeep.stores.lmdb.forks import Inherited
+from viewkeep.stores.lmdb.locks import WriteLock
 
 _KEY = b"redo"
 _STRETCH = struct.Struct("<IQQ")  # node, start, stop
@@ -66,9 +74,36 @@ def save(node: Environment, txn: Transaction, parts: Mapping[int, NodeWrite]) ->
         sums.put(node, txn, "info", _part_key(index), _encode(part))
 
 
-def finish(nodes: Sequence[Environment], index: int, txn: Transaction) -> bool:
-    """Apply what is pending for a node in its write transaction; whether there was anything."""
-    node, applied = nodes[index], False
+class Unfinished(Exception):
+    """A writer over several nodes died, and `complete` must be called with no lock held."""
+
+
+def mark(nodes: Iterable[Environment]) -> None:
+    """A write over these nodes and a lower one is about to be decided. Their locks are held."""
+    for node in nodes:
+        _lock(node).mark()
+
+
+def unmark(nodes: Iterable[Environment]) -> None:
+    """That write is committed on all of its nodes."""
+    for node in nodes:
+        _lock(node).unmark()
+
+
+def is_marked(nodes: Iterable[Environment]) -> bool:
+    """Whether a writer died that has marked one of these nodes. Their locks are held."""
+    return any(_lock(node).is_marked for node in nodes)
+
+
+def finish(nodes: Sequence[Environment], index: int, txn: Transaction) -> None:
+    """Apply what is pending for a node in its write transaction."""
+    if index and is_marked([nodes[index]]):
+        raise Unfinished
+    _apply_pending(nodes, index, txn)
+
+
+def _apply_pending(nodes: Sequence[Environment], index: int, txn: Transaction) -> None:
+    node = nodes[index]
     # Of two parts that are pending, the later one was made on top of the earlier one.
     for (start, stop), lower in sorted(_recorded(nodes, index)):
         end = log.end(node, txn).offset
@@ -82,21 +117,34 @@ def finish(nodes: Sequence[Environment], index: int, txn: Transaction) -> bool:
                 f"{start}; restore a backup"
             )
         apply_part(node, txn, part)
-        applied = True
-    return applied
 
 
 def complete(nodes: Sequence[Environment]) -> None:
-    """Finish every write that a crash has left half committed. Takes one lock at a time."""
-    for index in range(1, len(nodes)):
-        if _is_pending(nodes, index):
-            with nodes[index].writing() as txn:
-                finish(nodes, index, txn)
+    """Finish every write that a crash has left half committed. Takes locks in ascending order."""
+    for index, node in enumerate(nodes):
+        is_unsure = index > 0 and is_marked([node])  # or its writer is at it now
+        if is_unsure or _is_pending(nodes, index):
+            with translated, ExitStack() as stack:
+                for lower in nodes[:index] if is_unsure else ():
+                    stack.enter_context(_lock(lower))
+                    stack.callback(lower.begin(write=True).abort)
+                    lower.env.sync(True)  # what was decided there survives, so it may go on here
+                with node.writing() as txn:
+                    _apply_pending(nodes, index, txn)
+                if is_unsure:
+                    unmark([node])  # nobody else can have set it: the lower locks are held
 
 
 def any_pending(nodes: Sequence[Environment]) -> bool:
     """Whether some write is half committed, by a writer that died or is at it now."""
     return any(_is_pending(nodes, index) for index in range(1, len(nodes)))
+
+
+def _lock(node: Environment) -> WriteLock:
+    lock = node.lock
+    if isinstance(lock, Inherited):
+        lock.__enter__()
+    return lock
 
 
 def _is_pending(nodes: Sequence[Environment], index: int) -> bool:

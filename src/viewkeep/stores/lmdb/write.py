@@ -69,7 +69,7 @@ def _write_parts(
             transaction = nodes[index].begin(write=True)
             stack.callback(transaction.abort)  # does nothing after a commit
             staged[index] = _Staged(transaction)
-        if redo.any_pending(nodes):
+        if redo.is_marked(nodes[index] for index in staged if index) or redo.any_pending(nodes):
             return None
         for index, stage in staged.items():
             _load(nodes[index], stage, parts[index])
@@ -97,6 +97,8 @@ def _commit(
     if changed:
         redo.save(nodes[first], staged[first].txn, changed)
     claims.begin()
+    marked = [nodes[index] for index in changed]
+    redo.mark(marked)
     commit(staged[first].txn)
     for index in changed:
         try:
@@ -106,6 +108,7 @@ def _commit(
                 f"the write is stored, but not yet on node {index} ({translate(error)}); it will "
                 "be completed by the next write or epoch that succeeds there: do not repeat it"
             ) from error
+    redo.unmark(marked)
 
 
 def commit(txn: Transaction) -> None:
@@ -129,7 +132,11 @@ def _write_on_one(
             return _write_one(node, txn, table_write)
         return _write_many(node, txn, writes)
 
-    return {index: commit_with_others(node, rows, finish, work)}
+    while True:
+        try:
+            return {index: commit_with_others(node, rows, finish, work)}
+        except redo.Unfinished:
+            redo.complete(nodes)
 
 
 def _write_many(node: Environment, txn: Transaction, writes: Sequence[TableWrite]) -> int:
