@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.programs import (
@@ -21,6 +21,7 @@ from viewkeep.engine.programs import (
     load_plan,
     newest_plan,
     save_definitions,
+    shape_of,
     successor_name,
 )
 from viewkeep.engine.revision import extended, numbered, revise
@@ -33,6 +34,7 @@ from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
 
 _T = TypeVar("_T")
+Options: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -63,26 +65,38 @@ class Catalog:
                 plan = before_replacement(plan, load_plan(self.store, published))
         return plan.tables.get(name) or plan.views.get(name)
 
-    def create_table(self, name: str, schema: Schema, if_not_exists: bool = False) -> None:
-        """Add a base table."""
+    def create_table(
+        self,
+        name: str,
+        schema: Schema,
+        if_not_exists: bool = False,
+        options: Options = (),
+    ) -> None:
+        """Add a base table. The `options` say how it lies in a store that other programs use."""
 
         def change(plan: PlanVersion) -> PlanVersion | None:
             if if_not_exists and name in plan.tables:
                 return None
             _refuse_taken(plan, name)
-            source = self.source(name, plan.next_number, schema)
+            source = self.source(name, plan.next_number, schema, options)
+            self.store.tables.adopt(shape_of(source))
             return replace(
                 plan, tables={**plan.tables, name: source}, next_number=plan.next_number + 1
             )
 
         self._commit(change)
 
-    def source(self, name: str, number: int, schema: Schema) -> Source:
+    def source(self, name: str, number: int, schema: Schema, options: Options = ()) -> Source:
         """A table of this store, by what its log tells of one."""
         rules = self.store.capabilities.cells
-        if rules is None:
-            return Source(name, number, schema)
-        return CellSource(name, number, schema, rules.ties.value, rules.versions)
+        if rules is not None:
+            return CellSource(name, number, schema, rules.ties.value, rules.versions, options)
+        if options:
+            raise CatalogError(
+                f"table {name} cannot lie elsewhere than in this database: USING and OPTIONS are "
+                "for databases at hbase://HOST:PORT/NAME"
+            )
+        return Source(name, number, schema)
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a base table that no view reads; its rows are removed as epochs go by."""
@@ -140,6 +154,8 @@ class Catalog:
         def change(plan: PlanVersion) -> PlanVersion | None:
             if plan.version != wanted.basis.version:
                 raise PlanOutdated("the tables or views changed meanwhile")
+            for source in wanted.tables.values():
+                self.store.tables.adopt(shape_of(source))
             return self.preview(wanted, generations)
 
         self._commit(change)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import UnknownName
-from viewkeep.plan.nodes import Source, View
+from viewkeep.plan.nodes import CellSource, Source, View
 from viewkeep.types import Schema
 
 
@@ -61,7 +61,22 @@ def in_order(views: Iterable[View]) -> Iterator[View]:
 
 
 def _create(table: Source) -> str:
-    return create_table(table.table, table.schema)
+    text, options = create_table(table.table, table.schema), _options(table)
+    using = options.pop("using", None)
+    if using is not None:
+        text += f" USING {using}"
+    if options:
+        pairs = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in options.items())
+        text += f" OPTIONS ({pairs})"
+    return text
+
+
+def _options(table: Source) -> dict[str, str]:
+    return dict(table.options) if isinstance(table, CellSource) else {}
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _quoted(name: str) -> str:

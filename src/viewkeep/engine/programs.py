@@ -20,10 +20,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from viewkeep.errors import Corrupt, EpochGone, StoreError, Unsupported
-from viewkeep.plan.nodes import Source, View
-from viewkeep.plan.program import Program, compile_program
+from viewkeep.plan.nodes import CellSource, Source, View
+from viewkeep.plan.program import Placement, Program, compile_program
 from viewkeep.plan.serial import decode, encode
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.stores.contract import Cut, NamedTable, NamedView, Store
+from viewkeep.types import Schema
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,26 @@ def _remember(store: Store, plan: PlanVersion, record: bytes) -> None:
         mine[plan.version] = plan
         for before in [version for version in mine if version < plan.version - 8]:
             del mine[before]
+    store.learn(
+        [shape_of(source) for source in plan.tables.values()],
+        lambda: [_view_shape(placement) for placement in plan.program.placements.values()],
+    )
+
+
+def shape_of(source: Source) -> NamedTable:
+    """A table as its store knows it."""
+    options = source.options if isinstance(source, CellSource) else ()
+    return NamedTable(source.table, source.number, source.schema, options)
+
+
+def _view_shape(placement: Placement) -> NamedView:
+    table = placement.table
+    return NamedView(
+        placement.view.name,
+        table.number,
+        Schema(table.columns, table.key_names),
+        placement.columns,
+    )
 
 
 def newest_plan(store: Store) -> PlanVersion:

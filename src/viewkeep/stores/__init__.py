@@ -30,6 +30,7 @@ _BUILT_IN = {
     "apart": "viewkeep.stores.apart:ApartStore",
     "awkward": "viewkeep.testing.awkward:AwkwardStore",
     "bundle": "viewkeep.stores.bundle:Bundle",
+    "hbase": "viewkeep.stores.hbase.store:HbaseStore",
     "lmdb": "viewkeep.stores.lmdb:LmdbStore",
 }
 

@@ -33,6 +33,23 @@ def test_the_page_lists_them() -> None:
 
 
 MORE = {
+    "CREATE TABLE u (a INT PRIMARY KEY) USING parquet": (
+        Unsupported,
+        "a table is created with USING",
+    ),
+    "CREATE TABLE u (a INT PRIMARY KEY) OPTIONS ('b' = 'c')": (
+        Unsupported,
+        "a table is created with USING",
+    ),
+    "CREATE TABLE u (a INT PRIMARY KEY) USING hbase OPTIONS ('b' = 1 + 1)": (
+        Unsupported,
+        "an option is a name and a text",
+    ),
+    "CREATE TABLE u (a INT PRIMARY KEY) USING hbase PARTITIONED BY (a)": (
+        Unsupported,
+        "this property is not taken",
+    ),
+    "CREATE VIEW u USING hbase AS SELECT a FROM t": (SqlError, ""),
     "SELECT u.* FROM t": (UnknownName, "there is no table u in this query"),
     "SELECT t.a FROM t AS q": (UnknownName, "there is no table t in this query"),
     "SELECT sa FROM t WHERE zz = 1": (UnknownName, "there is no column zz in t"),

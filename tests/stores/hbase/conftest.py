@@ -7,10 +7,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from viewkeep.stores.hbase.connection import HbaseConnection
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "scripts/hbase"
@@ -88,6 +91,23 @@ def cluster() -> Iterator[Cluster]:
     cluster.close()
     if not was_up:
         cluster.run("down")
+
+
+@pytest.fixture
+def connection(cluster: Cluster) -> Iterator[HbaseConnection]:
+    with closing(HbaseConnection("127.0.0.1", cluster.port)) as made:
+        yield made
+
+
+@pytest.fixture
+def namespace(connection: HbaseConnection) -> Iterator[str]:
+    """A namespace of its own for a test, whose tables are dropped after it."""
+    name = f"test{uuid.uuid4().hex[:12]}"
+    yield name
+    if name in connection.namespaces():
+        for table in connection.tables(name):
+            connection.drop_table(table)
+        connection.drop_namespace(name)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from viewkeep.sql.statements.analyse import analyse
 from viewkeep.sql.statements.definitions import name_of, statement_text
 from viewkeep.types import Schema
 
-MakeSource = Callable[[str, int, Schema], Source]
+MakeSource = Callable[[str, int, Schema, tuple[tuple[str, str], ...]], Source]
 
 
 @dataclass
@@ -133,7 +133,9 @@ class Desired:
             raise CatalogError(f"{name} is a view here and a table in the program")
         if known is None:
             number = self.basis.next_number + len(self.tables)
-            known = self.tables[name] = self.make_source(name, number, wanted.schema)
+            known = self.tables[name] = self.make_source(
+                name, number, wanted.schema, wanted.options
+            )
         elif known.schema != wanted.schema:
             raise CatalogError(
                 f"table {name} is another one in the program: {_differ(known, wanted)}"

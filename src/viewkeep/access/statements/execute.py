@@ -391,8 +391,8 @@ class StatementRunner:
     def _run(self, analysed: Analysed, at: At | None) -> Result:
         catalog, basis = self._catalog, analysed.basis
         match analysed.statement:
-            case st.CreateTable(name, schema, if_not_exists):
-                catalog.create_table(name, schema, if_not_exists)
+            case st.CreateTable(name, schema, if_not_exists, options):
+                catalog.create_table(name, schema, if_not_exists, options)
                 return Result(message=f"table {name} is there")
             case st.DropTable(name, if_exists):
                 catalog.drop_table(name, if_exists)

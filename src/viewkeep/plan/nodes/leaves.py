@@ -62,6 +62,7 @@ class CellSource(Source):
 
     ties: str  # of cells.TieRule
     versions: bool  # whether single versions of a cell may be deleted
+    options: tuple[tuple[str, str], ...] = ()  # how it lies in the store: USING ... OPTIONS
 
     @cached_property
     def rules(self) -> CellRules:

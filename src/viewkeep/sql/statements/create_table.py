@@ -63,6 +63,27 @@ def schema_of(tree: exp.Create) -> Schema:
     return Schema(tuple(Column(c.name, c.type, c.name not in key) for c in columns), key)
 
 
+def options_of(tree: exp.Create) -> tuple[tuple[str, str], ...]:
+    """What USING and OPTIONS say; USING is the option `using`."""
+    found: dict[str, str] = {}
+    for part in tree.args.get("properties") or ():
+        if isinstance(part, exp.FileFormatProperty):
+            found["using"] = part.name.lower()
+        elif isinstance(part, exp.OptionsProperty):
+            for item in part.expressions:
+                name, value = item.this.name.lower(), item.args.get("value")
+                if not isinstance(value, exp.Literal) or name in found or name == "using":
+                    raise Unsupported("an option is a name and a text", fragment=text_of(item))
+                found[name] = value.this
+        else:
+            raise Unsupported("this property is not taken", fragment=text_of(part))
+    if found and found.get("using") != "hbase":
+        raise Unsupported(
+            "a table is created with USING hbase, or without USING", fragment=text_of(tree)
+        )
+    return tuple(sorted(found.items()))
+
+
 def _key(
     tree: exp.Create, columns: list[Column], inline: list[str], declared: list[str] | None
 ) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from viewkeep.sql.relations.scope import Resolve, find, refuse_duplicates
 from viewkeep.sql.select.order_by import top
 from viewkeep.sql.select.query import lower_query, lower_select
 from viewkeep.sql.spark_sql.view_text import index_text, view_text
-from viewkeep.sql.statements.create_table import schema_of
+from viewkeep.sql.statements.create_table import options_of, schema_of
 from viewkeep.sql.statements.nodes import (
     CreateTable,
     CreateView,
@@ -40,8 +40,9 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
             raise Unsupported("CREATE OR REPLACE INDEX is not taken", hint="DROP INDEX first")
         index = _index(tree.this, resolve)
         return CreateView(dataclasses.replace(index, statement=statement_text(tree)), exists)
+    options = options_of(tree) if kind == "TABLE" else ()
     for part in tree.args.get("properties") or ():
-        if not isinstance(part, exp.MaterializedProperty):
+        if not isinstance(part, exp.MaterializedProperty) and not options:
             raise Unsupported("this property is not taken", fragment=text_of(part))
     if kind == "TABLE":
         if tree.args.get("expression") is not None or replace:
@@ -50,7 +51,7 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
                 fragment=text_of(tree),
                 hint="Create the table, then INSERT INTO it",
             )
-        return CreateTable(name_of(tree.this), schema_of(tree), exists)
+        return CreateTable(name_of(tree.this), schema_of(tree), exists, options)
     if kind == "VIEW" and tree.args.get("expression") is not None:
         statement = statement_text(tree)
         view = dataclasses.replace(_view(tree, resolve, existing), statement=statement)

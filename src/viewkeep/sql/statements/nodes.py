@@ -32,6 +32,7 @@ class CreateTable:
     name: str
     schema: Schema
     if_not_exists: bool = False
+    options: tuple[tuple[str, str], ...] = ()  # with USING as `using`
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from viewkeep.stores.contract.blobs import Blobs, Missing
 from viewkeep.stores.contract.cut import BEGINNING, START, Cut, united
 from viewkeep.stores.contract.log import Log, LogBatch, LogSplit
 from viewkeep.stores.contract.meta import Meta
+from viewkeep.stores.contract.named import NamedTable, NamedView
 from viewkeep.stores.contract.rows import (
     NONE,
     ROW_BYTES,
@@ -59,6 +60,8 @@ __all__ = [
     "Looks",
     "Meta",
     "Missing",
+    "NamedTable",
+    "NamedView",
     "Sizes",
     "State",
     "StateWrite",

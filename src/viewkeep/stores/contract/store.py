@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from viewkeep.cells import CellRules
 from viewkeep.stores.contract.log import Log
 from viewkeep.stores.contract.meta import Meta
+from viewkeep.stores.contract.named import NamedTable, NamedView
 from viewkeep.stores.contract.state import State, TableSize
 from viewkeep.stores.contract.tables import Tables
 from viewkeep.stores.contract.views import Views
@@ -57,6 +58,14 @@ class Store(ABC):
     state: State
     views: Views
     meta: Meta
+
+    def learn(self, tables: Iterable[NamedTable], views: Callable[[], Iterable[NamedView]]) -> None:
+        """Be told what the numbers of tables and views mean, before any call with these numbers.
+
+        Of stores that other programs read and write by names and columns; others, such as this
+        default, need not know.
+        """
+        return
 
     def ticks(self) -> object:
         """A value that differs after any write of base rows, logs or meta records.

@@ -13,7 +13,9 @@ from typing import Literal
 
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
+from viewkeep.errors import StoreError
 from viewkeep.stores.contract.cut import Cut
+from viewkeep.stores.contract.named import NamedTable
 from viewkeep.stores.contract.rows import CellChunk, Chunk
 
 
@@ -52,6 +54,16 @@ class Tables(ABC):
     """Base tables, spread over parts. Methods may be called from several threads."""
 
     parts: int  # in which tables are scanned; each row lies in one
+
+    def adopt(self, shape: NamedTable) -> None:
+        """Make ready for a table that is about to be created; calling it again is harmless.
+
+        Raises for options that the store does not have, as this default does for any.
+        """
+        if shape.options:
+            raise StoreError(
+                f"this store has tables of its own: create {shape.name} without USING and OPTIONS"
+            )
 
     @abstractmethod
     def write(self, writes: Sequence[TableWrite]) -> Cut:

@@ -67,7 +67,7 @@ class HbaseConnection:
     ):
         self.host, self.port = host, port
         self.address = f"{host}:{port}"
-        self._timeout, self._patience = timeout, patience
+        self._timeout, self.patience = timeout, patience
         self._idle: list[_Client] = []
         self._inherited: list[_Client] = []  # sockets of the process that we were forked from
         self._is_closed = False
@@ -264,7 +264,7 @@ class HbaseConnection:
 
     def _again(self, subject: str, method: str, *arguments: Any) -> Any:
         """Call until it succeeds: it may have been done before."""
-        deadline, pause = time.monotonic() + self._patience, _LEAST_PAUSE
+        deadline, pause = time.monotonic() + self.patience, _LEAST_PAUSE
         while True:
             try:
                 with self._client() as client:
@@ -284,7 +284,7 @@ class HbaseConnection:
 
     def _once(self, subject: str, method: str, call: Callable[[Any], Answer]) -> Answer:
         """Call once; only the way to the server is tried again."""
-        deadline, pause = time.monotonic() + self._patience, _LEAST_PAUSE
+        deadline, pause = time.monotonic() + self.patience, _LEAST_PAUSE
         while True:
             try:
                 with self._client() as client:
