@@ -1,7 +1,7 @@
 """A small HBase cluster on loopback: ZooKeeper, a master, two region servers, and Thrift.
 
     python scripts/hbase/cluster.py up | down | status | kill NAME | start NAME
-    python scripts/hbase/cluster.py peer add PEER LOG_TABLE | peer remove PEER | peer list
+    python scripts/hbase/cluster.py peer add PEER LOG_TABLE [PAUSE] | peer remove PEER | peer list
     python scripts/hbase/cluster.py java CLASS  (prints the command that runs a class of the tests)
 
 `make hbase-up` and `make hbase-down` call it. Law: it ends only processes whose ids it has noted,

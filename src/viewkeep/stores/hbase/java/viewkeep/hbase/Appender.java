@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.hbase.client.CheckAndMutate;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
@@ -39,10 +40,20 @@ final class Appender implements Closeable {
   private long position;
   private long size;
   private long written;
+  private long began = System.nanoTime() - Long.MAX_VALUE / 2; // of the last append
 
   Appender(Table table, String server) {
     this.table = table;
     this.server = server;
+  }
+
+  /** Wait until so many milliseconds have passed since the last append began. */
+  void pause(long milliseconds) throws InterruptedException {
+    long left = milliseconds - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
+    if (left > 0) {
+      Thread.sleep(left);
+    }
+    began = System.nanoTime();
   }
 
   /** Append what is of tables that are logged. If it throws, the same entries must come again. */

@@ -11,7 +11,7 @@ import org.apache.hadoop.hbase.replication.ReplicationPeerDescription;
  * Adds, removes and lists viewkeep's peers, where there is no HBase shell.
  *
  * <pre>
- * hbase viewkeep.hbase.Peers add PEER LOG_TABLE | remove PEER | list
+ * hbase viewkeep.hbase.Peers add PEER LOG_TABLE [PAUSE] | remove PEER | list
  * </pre>
  */
 public final class Peers {
@@ -20,7 +20,7 @@ public final class Peers {
   public static void main(String[] words) throws Exception {
     try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create());
         Admin admin = connection.getAdmin()) {
-      if (words.length == 3 && words[0].equals("add")) {
+      if ((words.length == 3 || words.length == 4) && words[0].equals("add")) {
         admin.addReplicationPeer(
             words[1],
             ReplicationPeerConfig.newBuilder()
@@ -28,6 +28,7 @@ public final class Peers {
                 .setSerial(true)
                 .setReplicateAllUserTables(true)
                 .putConfiguration(LogEndpoint.LOG, words[2])
+                .putConfiguration(LogEndpoint.PAUSE, words.length == 4 ? words[3] : "50")
                 .build());
       } else if (words.length == 2 && words[0].equals("remove")) {
         admin.removeReplicationPeer(words[1]);
@@ -36,7 +37,7 @@ public final class Peers {
           System.out.println(peer.getPeerId() + " " + peer.getPeerConfig());
         }
       } else {
-        System.err.println("usage: Peers add PEER LOG_TABLE | remove PEER | list");
+        System.err.println("usage: Peers add PEER LOG_TABLE [PAUSE] | remove PEER | list");
         System.exit(2);
       }
     }
