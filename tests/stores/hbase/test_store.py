@@ -15,6 +15,7 @@ from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up
 from viewkeep.errors import (
     DuplicateKey,
+    EpochGone,
     Fenced,
     InvalidRow,
     StoreError,
@@ -274,6 +275,41 @@ def test_epochs_that_were_given_up_are_taken_back(site: Site, db: viewkeep.Datab
     assert views.changes(shard, number, at, at + 3, limit=10).versions == [
         [(at, rows[0]), (at + 3, None)]
     ]
+
+
+def test_versions_go_with_the_horizon(site: Site, db: viewkeep.Database) -> None:
+    db.sql(CREATE.format(table=site.table))
+    db.sql(SCORES)
+    site.vote("s|a", 1)
+    site.settle(db)
+    views = db.store.views
+    number = db.catalog.current().program.placements["scores"].table.number
+    (row,) = [
+        row
+        for shard in range(2)
+        for chunk in [views.scan(shard, number, limit=9, at=None)]
+        for key, row in zip(chunk.keys, chunk.rows, strict=True)
+        if b"mark" not in key
+    ]
+    keys, name = [b"\x01kept\0\0", b"\x01gone\0\0"], f"{site.namespace}:scores"
+    for epoch in range(1000, 1011):
+        views.apply(0, epoch, 990, [StateWrite(number, keys, [row, row])])
+    views.apply(0, 1011, 990, [StateWrite(number, keys[1:], [None])])
+    assert views.get(0, number, keys, 1005) == [row, row]
+    assert views.get(0, number, keys, 1011) == [row, None]
+    views.apply(0, 1024, 1015, [StateWrite(number, keys[:1], [row])])  # a multiple of 16 trims
+    versions = site.client.get(name, b"\0" + keys[0], [Column(b"r")], versions=100)
+    assert [cell.timestamp for cell in versions.cells] == [1024, 1010]
+    assert views.get(0, number, keys, 1015) == [row, None]
+    with pytest.raises(EpochGone, match="1014"):
+        views.get(0, number, keys, 1014)
+    with pytest.raises(EpochGone):
+        views.scan(0, number, limit=1, at=1014)
+    with pytest.raises(EpochGone):
+        views.changes(0, number, 1014, 1024, limit=1)
+    assert not views.sweep(0, 1016)
+    assert not site.client.get(name, b"\0" + keys[1]).cells
+    assert views.get(0, number, keys, 1016) == [row, None]
 
 
 def test_what_cannot_be(site: Site, db: viewkeep.Database) -> None:

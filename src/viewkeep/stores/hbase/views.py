@@ -10,7 +10,8 @@ epoch's rows change one by one; that is why readers need an epoch.
 
 Writing the same rows of an epoch again changes nothing, so a task that runs twice does no harm. One
 that is late in an epoch which was given up is told so before it writes, and again afterwards, and
-then takes back what it wrote.
+then takes back what it wrote. What trimming hides is behind the horizon, which is noted first; a
+reader looks at it after its read, and so never takes a row for the one of its epoch wrongly.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from viewkeep.codec.cells import encoder
 from viewkeep.codec.keys import MAX_KEY, prefix_end
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
-from viewkeep.errors import Fenced, InvalidRow, StoreError
+from viewkeep.errors import EpochGone, Fenced, InvalidRow, StoreError
 from viewkeep.stores.contract import Changed, Chunk, NamedView, StateWrite, Views
 from viewkeep.stores.hbase.connection import HbaseConnection
 from viewkeep.stores.hbase.meta import HbaseMeta
@@ -38,11 +39,14 @@ ROWS, SHOWN = b"r", b"v"
 MOST_SHARDS: Final = 256
 _ROW = Column(ROWS, b"")
 _TABLE, _NAME = "hbase/view/", "hbase/name/"  # meta records: tables by number, numbers by name
-_ABANDONED = "hbase/abandoned/"  # meta records by shard: epochs that were given up
+_ABANDONED = "hbase/abandoned/"  # meta records by shard: epochs that were given up,
+_HORIZON = "hbase/horizon/"  # and the epoch before which versions may be hidden
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")  # what the names of HBase's tables do not have
 _PAGE = 5_000  # rows of one call
 _TRIM = 16  # one epoch of so many trims the rows that it writes
+_SWEEP = 256  # epochs from one look for deleted rows to the next: it goes through all rows
 _ALL_VERSIONS = 2**31 - 1
+_DELETED = b"SingleColumnValueFilter('r', '', =, 'binary:')"  # the newest version is empty
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class HbaseViews(Views):
         self._shown: dict[int, _Shown] = {}
         self._plans: list[Callable[[], Iterable[NamedView]]] = []
         self._tables: dict[int, str] = {}
+        self._swept: dict[int, int] = {}  # shard: the horizon at the last look for deleted rows
         self._lock = Lock()
 
     def learn(self, shapes: Callable[[], Iterable[NamedView]]) -> None:
@@ -100,6 +105,7 @@ class HbaseViews(Views):
             return [None] * len(keys)
         wanted = [_row_key(shard, key) for key in keys]
         found = self._connection.get_many(name, wanted, [_ROW], times=_upto(at))
+        self._check_kept(shard, at)
         return [(row.cells[0].value or None) if row.cells else None for row in found]
 
     def scan(
@@ -132,6 +138,7 @@ class HbaseViews(Views):
                 high = found[-1].key
             elif more:
                 low = (found[-1].key or b"") + b"\0"
+        self._check_kept(shard, at)
         return Chunk(keys[:limit], rows[:limit], len(keys) > limit)
 
     def changes(
@@ -169,6 +176,7 @@ class HbaseViews(Views):
                     versions.append(known)
             more = len(changed) == _PAGE
             low = row_keys[-1] + b"\0" if more else low
+        self._check_kept(shard, after)
         return Changed(keys[:limit], versions[:limit], len(keys) > limit)
 
     # Writes.
@@ -202,6 +210,7 @@ class HbaseViews(Views):
                 self._take_back(name, self._connection.get_many(name, keys, [_ROW]), epoch, epoch)
             raise
         if epoch % _TRIM == 0:
+            self._raise_horizon(shard, horizon)
             for name, keys in written:
                 self._trim(name, keys, horizon)
 
@@ -226,6 +235,25 @@ class HbaseViews(Views):
                 low = (rows[-1].key or b"") + b"\0" if more else low
 
     def sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
+        with self._lock:
+            if horizon < self._swept.get(shard, 0) + _SWEEP:
+                return False
+        self._raise_horizon(shard, horizon)
+        for _, value in self._meta.scan(_TABLE):
+            name, low, more = value.decode(), bytes([shard]), True
+            while more:
+                deleted = self._connection.scan(
+                    name, low, _end(shard, None), [_ROW], limit=min(_PAGE, budget), filter=_DELETED
+                )
+                old = [row for row in deleted if row.cells[0].timestamp <= horizon]
+                self._take_back(name, old, 0, horizon)
+                budget -= len(old)
+                if budget <= 0:
+                    return True
+                more = len(deleted) == _PAGE
+                low = (deleted[-1].key or b"") + b"\0" if more else low
+        with self._lock:
+            self._swept[shard] = horizon
         return False
 
     def drop(self, shard: int, table: int, budget: int = 10_000) -> bool:
@@ -287,6 +315,16 @@ class HbaseViews(Views):
         for after, upto in json.loads(raw or b"[]"):
             if after < epoch <= upto:
                 raise Fenced(f"epoch {epoch} was given up; another driver goes on after {after}")
+
+    def _check_kept(self, shard: int, at: int | None) -> None:
+        """EpochGone if versions that a read at an epoch needed may have been hidden before it."""
+        if at is not None and at < int(self._meta.get(f"{_HORIZON}{shard}") or 0):
+            raise EpochGone(f"epoch {at} is no longer kept; pin an epoch to keep it")
+
+    def _raise_horizon(self, shard: int, horizon: int) -> None:
+        record = f"{_HORIZON}{shard}"
+        while int((raw := self._meta.get(record)) or 0) < horizon:
+            self._meta.cas(record, raw, str(horizon).encode())
 
     def _take_back(self, name: str, rows: Sequence[Row], first: int, last: int) -> None:
         """Hide what epochs from `first` to `last` have written to these rows."""
