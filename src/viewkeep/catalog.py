@@ -8,7 +8,7 @@ it began with.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,9 +27,11 @@ from viewkeep.engine.programs import (
 from viewkeep.engine.revision import extended, numbered, revise
 from viewkeep.engine.successors import before_replacement
 from viewkeep.errors import CatalogError, EpochGone, PlanOutdated
+from viewkeep.expr import Scalar
+from viewkeep.plan.alterations import SetDefault, altered
 from viewkeep.plan.nodes import CellSource, Source, View, sources
 from viewkeep.plan.program import Program, producer_id
-from viewkeep.sql.statements.nodes import CreateView
+from viewkeep.sql.statements.nodes import AlterTable, CreateView
 from viewkeep.stores.contract import Store
 from viewkeep.types import Schema
 
@@ -71,6 +73,7 @@ class Catalog:
         schema: Schema,
         if_not_exists: bool = False,
         options: Options = (),
+        defaults: Sequence[tuple[str, Scalar]] = (),
     ) -> None:
         """Add a base table. The `options` say how it lies in a store that other programs use."""
 
@@ -78,7 +81,7 @@ class Catalog:
             if if_not_exists and name in plan.tables:
                 return None
             _refuse_taken(plan, name)
-            source = self.source(name, plan.next_number, schema, options)
+            source = self.source(name, plan.next_number, schema, options, defaults)
             self.store.tables.adopt(shape_of(source))
             return replace(
                 plan, tables={**plan.tables, name: source}, next_number=plan.next_number + 1
@@ -86,17 +89,63 @@ class Catalog:
 
         self._commit(change)
 
-    def source(self, name: str, number: int, schema: Schema, options: Options = ()) -> Source:
+    def source(
+        self,
+        name: str,
+        number: int,
+        schema: Schema,
+        options: Options = (),
+        defaults: Sequence[tuple[str, Scalar]] = (),
+    ) -> Source:
         """A table of this store, by what its log tells of one."""
         rules = self.store.capabilities.cells
         if rules is not None:
+            if defaults:
+                raise CatalogError(f"column {defaults[0][0]}: tables of this store have no DEFAULT")
             return CellSource(name, number, schema, rules.ties.value, rules.versions, options)
         if options:
             raise CatalogError(
                 f"table {name} cannot lie elsewhere than in this database: USING and OPTIONS are "
                 "for databases at hbase://HOST:PORT/NAME"
             )
-        return Source(name, number, schema)
+        source = Source(name, number, schema)
+        for column, value in defaults:
+            source = altered(source, SetDefault(column, value))
+        return source
+
+    def alter_table(
+        self, wanted: AlterTable, basis: PlanVersion, broken: Callable[[Source], Mapping[str, str]]
+    ) -> None:
+        """Change the columns or the name of a base table; no row is rewritten.
+
+        `broken` tells which views could not be written over the changed table as they are, and
+        why. They refuse the change; with CASCADE they are dropped, with all that read them.
+        """
+        name = wanted.name
+
+        def change(plan: PlanVersion) -> PlanVersion | None:
+            if plan.version != basis.version:
+                raise PlanOutdated("the tables or views changed meanwhile")
+            old = plan.tables[name]
+            if isinstance(old, CellSource):
+                raise CatalogError(f"the columns of {name} are the store's own; ALTER is not there")
+            new = old
+            for alteration in wanted.alterations:
+                new = altered(new, alteration)
+            if new is old:
+                return None
+            if new.table != name:
+                _refuse_taken(plan, new.table)
+                _refuse_read(plan, name)
+            lost = broken(new)
+            if lost and not wanted.cascades:
+                raise CatalogError(_broken(wanted, lost))
+            for view in _with_readers(plan, lost):
+                plan = _drop(plan, view)
+            tables = {n: source for n, source in plan.tables.items() if n != name}
+            return numbered(replace(plan, tables={**tables, new.table: new}))
+
+        self._commit(change)
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Remove a base table that no view reads; its rows are removed as epochs go by."""
@@ -414,6 +463,27 @@ def _drop(plan: PlanVersion, name: str) -> PlanVersion:
     )
 
 
+def _with_readers(plan: PlanVersion, names: Iterable[str]) -> set[str]:
+    """Some views and all that read one of them."""
+    found, todo = set[str](), list(names)
+    views = [*plan.views.values(), *(successor.view for successor in plan.successors.values())]
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.add(name)
+            todo += [view.name for view in views if name in view.reads]
+    return found
+
+
+def _broken(wanted: AlterTable, lost: Mapping[str, str]) -> str:
+    """Why views refuse a change of a table."""
+    reasons = "; ".join(f"{name}: {why}" for name, why in sorted(lost.items()))
+    return (
+        f"{wanted.name} is read by {', '.join(sorted(lost))}, which could not go on ({reasons}). "
+        "Replace or drop them first"
+    ) + ("" if not wanted.drops_columns else ", or write CASCADE to drop them")
+
+
 def _without(items: Mapping[str, _T], name: str) -> dict[str, _T]:
     return {key: value for key, value in items.items() if key != name}
 
@@ -444,11 +514,21 @@ def _refuse_changed(
         for name in view.reads
         if name not in added and plan.generations.get(name) != basis.generations.get(name)
     ]
-    lost += [base.table for base in sources(view.node) if plan.tables.get(base.table) != base]
+    lost += [
+        name
+        for name in view.reads
+        if name in basis.tables and not _is_same_table(plan.tables.get(name), basis.tables[name])
+    ]
+    numbers = {source.number for source in plan.tables.values()}
+    lost += [base.table for base in sources(view.node) if base.number not in numbers]
     if lost:
         raise CatalogError(
             f"{lost[0]}, which {view.name} reads, was dropped or replaced meanwhile; try again"
         )
+
+
+def _is_same_table(now: Source | None, known: Source) -> bool:
+    return now is not None and (now, now.rows) == (known, known.rows)
 
 
 def _those(users: list[str]) -> str:

@@ -383,10 +383,7 @@ class Database:
         slice: Key | None = None,
         at: At | None = None,
     ) -> dict[str, Any]:
-        """Measures of the rows of a prefix, range or slice, without making the rows.
-
-        A measure is "count(*)", "count(c)", "sum(c)", "min(c)" or "max(c)" of a column c.
-        """
+        """Measures of rows: "count(*)", "count(c)", "sum(c)", "min(c)" or "max(c)" of a column."""
         selection = {"prefix": prefix, "range": range, "slice": slice}
         return self._reader.aggregate(name, measures, at, **selection)
 
@@ -511,10 +508,7 @@ class Database:
         )
 
     def repair(self, *views: str) -> tuple[str, ...]:
-        """Have views that failed (default: all of them) loaded afresh, and those that read them.
-
-        Returns the names of the views that the pipeline will load.
-        """
+        """Have views that failed (default: all) loaded afresh, with those that read them; which."""
         return self.catalog.repair_views([view.lower() for view in views])
 
     # -- backups -------------------------------------------------------------------------------

@@ -6,12 +6,17 @@ keys, and every view has the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+from sqlglot import exp
 
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import UnknownName
+from viewkeep.expr import Scalar
 from viewkeep.plan.nodes import CellSource, Source, View
-from viewkeep.types import Schema
+from viewkeep.sql.parse.parameters import constant_tree
+from viewkeep.sql.parse.syntax import parse, text_of
+from viewkeep.types import Column, Schema
 
 
 def create_statements(plan: PlanVersion) -> list[str]:
@@ -30,20 +35,29 @@ def create_statement(plan: PlanVersion, name: str) -> str:
     raise UnknownName(f"no table or view is called {name}")
 
 
-def create_table(name: str, schema: Schema) -> str:
+def create_table(name: str, schema: Schema, defaults: Mapping[str, Scalar] | None = None) -> str:
     """CREATE TABLE of a base table."""
-    columns = [f"{_quoted(c.name)} {c.type}" for c in schema.columns]
+    columns = [f"{_quoted(c.name)} {c.type}{_default(c, defaults or {})}" for c in schema.columns]
     key = ", ".join(map(_quoted, schema.key))
     return f"CREATE TABLE {_quoted(name)} ({', '.join(columns)}, PRIMARY KEY ({key}))"
 
 
 def create_view(view: View) -> str:
     """CREATE VIEW, or CREATE INDEX, of a view."""
-    if view.statement:
+    if view.statement and not has_star(view.statement):
         return view.statement
-    # Made by a version that kept the query alone.
+    # Of a version that kept the query alone, or of all columns that there were then.
     names = ", ".join(map(_quoted, view.visible))
     return f"CREATE VIEW {_quoted(view.name)} ({names}) AS {view.sql}"
+
+
+def has_star(statement: str) -> bool:
+    """Whether a statement means columns that it does not name."""
+    if "*" not in statement:
+        return False
+    (tree,) = parse(statement)
+    stars = (star.parent for star in tree.find_all(exp.Star))
+    return any(not isinstance(above, exp.Func) for above in stars)
 
 
 def in_order(views: Iterable[View]) -> Iterator[View]:
@@ -61,7 +75,8 @@ def in_order(views: Iterable[View]) -> Iterator[View]:
 
 
 def _create(table: Source) -> str:
-    text, options = create_table(table.table, table.schema), _options(table)
+    text = create_table(table.table, table.schema, defaults_of(table))
+    options = _options(table)
     using = options.pop("using", None)
     if using is not None:
         text += f" USING {using}"
@@ -77,6 +92,17 @@ def _options(table: Source) -> dict[str, str]:
 
 def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def defaults_of(table: Source) -> dict[str, Scalar]:
+    """The defaults of columns that have one."""
+    given = dict(table.rows.defaults)
+    return {name: given[number] for name, number in table.rows.columns if number in given}
+
+
+def _default(column: Column, defaults: Mapping[str, Scalar]) -> str:
+    value = defaults.get(column.name)
+    return "" if value is None else f" DEFAULT {text_of(constant_tree(value))}"
 
 
 def _quoted(name: str) -> str:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from operator import itemgetter
 from types import TracebackType
@@ -38,6 +38,7 @@ from viewkeep.engine.programs import (
     newest_plan,
     plan_key,
     successor_name,
+    table_history,
 )
 from viewkeep.engine.successors import before_replacement
 from viewkeep.errors import (
@@ -193,7 +194,9 @@ class DatabaseReader:
         if known is None:
             if name not in plan.tables:
                 raise self.unknown(name)
-            known = TableRelation(BaseTable(plan.tables[name]), self.store.tables.parts)
+            source = plan.tables[name]
+            newer = partial(table_history, self.store, source.number)
+            known = TableRelation(BaseTable(source, newer), self.store.tables.parts)
             self._tables[plan.version, name] = known
         return known
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from viewkeep.access.incoming import as_polars, check_columns, conform, is_frame
 from viewkeep.codec.keys import KeyCodec
-from viewkeep.codec.rows import RowCodec
+from viewkeep.codec.tablerows import Newer
 from viewkeep.errors import Corrupt, DuplicateKey, InvalidRow
 from viewkeep.plan.nodes import Source
 from viewkeep.stores.contract import ABSENT, Kind, Tables, TableWrite
@@ -29,14 +29,19 @@ _SCALARS = {int, str, bytes, bool, float, Decimal, dt.date, dt.datetime, type(No
 
 
 class BaseTable:
-    """A base table with its codecs, and the operations on it."""
+    """A base table with its codecs, and the operations on it.
 
-    def __init__(self, source: Source):
+    `newer` tells its reader of columns that were changed since.
+    """
+
+    def __init__(self, source: Source, newer: Newer | None = None):
         self.name, self.number, self.schema = source.table, source.number, source.schema
         self.names = self.schema.names
         self.key = self.schema.key
         self.key_codec = KeyCodec(self.schema.types(self.key))
-        self.row_codec = RowCodec(self.schema.columns)
+        self.row_codec = source.codec(newer)
+        numbers, defaults = dict(source.rows.columns), dict(source.rows.defaults)
+        self.defaults = {name: defaults.get(numbers[name]) for name in self.names}
         self._key_at = tuple(self.schema.index(name) for name in self.key)
         self._width = len(self.names)
 
@@ -120,7 +125,10 @@ class BaseTable:
             raise InvalidRow(f"{self.name}: {self._null(lost[0])}, and is not given")
         missing = [c for c in self.schema.columns if c.name not in frame.columns]
         if missing:
-            frame = frame.with_columns(pl.lit(None, c.type.polars).alias(c.name) for c in missing)
+            blank = self.row_codec.decode([self.row_codec.blank])
+            frame = frame.with_columns(
+                blank[c.name].new_from_index(0, frame.height) for c in missing
+            )
         frame = frame.select(self.names)
         keys = self.key_codec.encode([frame.get_column(name) for name in self.key])
         columns = given if missing and not absent else None
@@ -230,7 +238,7 @@ class BaseTable:
         first_row: int | None = None,
     ) -> tuple[list[bytes], list[bytes]]:
         """Keys and row bytes; columns of `given` that must not be NULL are checked."""
-        names, key_at = self.names, self._key_at
+        names, key_at, defaults = self.names, self._key_at, self.defaults
         required = sorted(set(self._required) & set(given) | set(key_at))
         encode_key, encode_row = self.key_codec.encode_one, self.row_codec.encode_one
         keys: list[bytes] = []
@@ -238,7 +246,7 @@ class BaseTable:
         for row in rows:
             if len(row) != self._width or not all(name in row for name in names):
                 row = self._own(row)
-            values = [row.get(name) for name in names]
+            values = [row[name] if name in row else defaults[name] for name in names]
             try:
                 for index in required:
                     if values[index] is None:

@@ -12,7 +12,7 @@ or many at once; and `decode(encode(df))` equals df.
           STRING, BINARY, ARRAY u32: where the value ends within the variable section; it starts
           where the variable-width column before it ends
 
-The version is that of the table's columns, so a later one may add columns.
+The version is that of the table's columns (`codec.tablerows`); rows of state have version 1.
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ class RowCodec:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (RowCodec, (self.columns, self.version))
+
+    @cached_property
+    def blank(self) -> bytes:
+        """The row that one is made from which is written without some columns."""
+        return self.encode_one([None] * len(self.columns))
 
     @property
     def width(self) -> int | None:

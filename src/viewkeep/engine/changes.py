@@ -49,7 +49,7 @@ class Tail:
         """Hold the deltas of some operations."""
         if batch.before is None:
             raise StoreError("this store's log has no before-images, which views need so far")
-        codec = RowCodec(self.source.schema.columns)
+        codec = row_codec(self.source)
         names = [name for name in self.source.schema.names if name in self.columns]
         for rows, weight in ((batch.rows, 1), (batch.before, -1)):
             there = rows.is_present
@@ -98,8 +98,13 @@ def _all_of(tails: Sequence[Tail]) -> Iterator[tuple[Tail, pl.DataFrame]]:
 def base_rows(source: Source, chunk: LoadChunk, columns: frozenset[str]) -> pl.DataFrame:
     """Base rows to load, as insertions."""
     names = [name for name in source.schema.names if name in columns]
-    codec = RowCodec(source.schema.columns)
+    codec = row_codec(source)
     return _frame(codec, Packed.from_list(chunk.rows), names, 1, Packed.from_list(chunk.keys))
+
+
+def row_codec(source: Source) -> RowCodec:
+    """Reads the rows of a base table."""
+    return RowCodec(source.schema.columns) if source.history is None else source.codec()
 
 
 def state_rows(operator: Operator, chunk: LoadChunk) -> pl.DataFrame:

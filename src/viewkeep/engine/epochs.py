@@ -253,6 +253,8 @@ class Epochs:
 
     def _choose(self, record: EpochRecord, limits: Limits) -> OpenEpoch | None:
         published = record.published
+        # The head first: a plan read after it knows the columns of all rows that were written then.
+        head = self.store.log.head()
         plan = newest_plan(self.store)
         if plan.repairs:
             begin_repairs(self.store, published.cut)
@@ -261,7 +263,6 @@ class Epochs:
             take_names(self.store, published)
             plan = newest_plan(self.store)
         loading = begin_loading(self.store, published.loading, published.cut, published.plan, plan)
-        head = self.store.log.head()
         moved = not published.cut.covers(head)
         if not moved and not loading and plan.version == published.plan:
             tell_costs(self.store)

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from viewkeep.codec.tablerows import TableHistory
 from viewkeep.errors import Corrupt, EpochGone, StoreError, Unsupported
 from viewkeep.plan.nodes import CellSource, Source, View
 from viewkeep.plan.program import Placement, Program, compile_program
@@ -110,7 +111,8 @@ class PlanVersion:
     @cached_property
     def program(self) -> Program:
         """The physical plan of all views that are kept."""
-        return compile_program(self.kept_views, self.numbers.__getitem__)
+        tables = self.tables.values()
+        return compile_program(self.kept_views, self.numbers.__getitem__, tables)
 
     @property
     def is_compiled(self) -> bool:
@@ -197,6 +199,12 @@ def newest_plan(store: Store) -> PlanVersion:
         with suppress(EpochGone):  # a newer one was published just now
             return load_plan(store, int(records[-1][0].removeprefix("plan/")))
     return EMPTY
+
+
+def table_history(store: Store, number: int) -> TableHistory | None:
+    """What the rows of a base table have looked like up to now; None if it is gone."""
+    tables = newest_plan(store).tables.values()
+    return next((source.rows for source in tables if source.number == number), None)
 
 
 def commit_plan(store: Store, plan: PlanVersion) -> bool:

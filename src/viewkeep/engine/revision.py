@@ -69,7 +69,11 @@ def numbered(plan: PlanVersion) -> PlanVersion:
     """The plan with a number for each state table it needs, and none for others."""
     # Nobody knows which tables are those of an unreadable view.
     numbers: dict[str, int] = dict(plan.numbers) if plan.unreadable else {}
-    return _with_numbers(plan, numbers, lambda number: compile_program(plan.kept_views, number))
+
+    def compile_all(number: Callable[[str], int]) -> Program:
+        return compile_program(plan.kept_views, number, plan.tables.values())
+
+    return _with_numbers(plan, numbers, compile_all)
 
 
 def extended(plan: PlanVersion, before: PlanVersion, added: Iterable[View]) -> PlanVersion:

@@ -6,14 +6,15 @@ and what each reads, `plan.place` gives them tables, zones and levels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Aggregate, Join, Source, Values, View
 from viewkeep.plan.operators import Operator, OperatorFeed, Port, StateTable, Step, producer_id
 from viewkeep.plan.place import place
+from viewkeep.types import Column, Schema
 
 __all__ = [
     "Operator",
@@ -47,6 +48,7 @@ class Program:
 
     operators: tuple[Operator, ...]  # producers before consumers
     placements: Mapping[str, Placement]
+    tables: Mapping[int, Source] = field(default_factory=dict)  # as they are now, by number
 
     @cached_property
     def levels(self) -> int:
@@ -101,10 +103,33 @@ class Program:
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
-        """The base tables that some operator reads."""
-        producers = (feed.producer for operator in self.operators for feed in operator.feeds)
-        found = {source.number: source for source in producers if isinstance(source, Source)}
-        return tuple(found[number] for number in sorted(found))
+        """The base tables that some operator reads, each once."""
+        found: dict[int, list[tuple[Source, frozenset[str]]]] = {}
+        for operator in self.operators:
+            for feed in operator.feeds:
+                if isinstance(feed.producer, Source):
+                    reading = (feed.producer, feed.narrowed[0])
+                    found.setdefault(feed.producer.number, []).append(reading)
+        return tuple(self._one_of(found[number]) for number in sorted(found))
+
+    def _one_of(self, readings: Sequence[tuple[Source, frozenset[str]]]) -> Source:
+        """A table as all its readers know it, which they may have met before and after a change.
+
+        A column that somebody reads has been called so, and of its type, all the time.
+        """
+        first = readings[-1][0]
+        now = self.tables.get(first.number)
+        if now is None or now.history is None:
+            return first
+        columns, numbers = dict[str, Column](), dict[str, int]()
+        for source, needed in readings:
+            for column in source.schema.columns:
+                if column.name in needed or column.name in source.schema.key:
+                    columns[column.name] = column
+                    numbers[column.name] = source.number_of(column.name)
+        history = replace(now.history, columns=tuple(numbers.items()))
+        schema = Schema(tuple(columns.values()), first.schema.key)
+        return replace(first, schema=schema, history=history)
 
     def needed(self, source: Source) -> frozenset[str]:
         """The columns of a base table that some operator reads."""
@@ -153,12 +178,16 @@ class Program:
         )
 
 
-def compile_program(views: Iterable[View], number: Callable[[str], int]) -> Program:
+def compile_program(
+    views: Iterable[View], number: Callable[[str], int], tables: Iterable[Source] = ()
+) -> Program:
     """Place the operators of all views; equal nodes become one operator.
 
-    `number` gives the state table number for a state key (operator id and purpose).
+    `number` gives the state table number for a state key (operator id and purpose), `tables` are
+    the base tables as they are now.
     """
-    return extend_program(Program((), {}), views, number)
+    empty = Program((), {}, {source.number: source for source in tables})
+    return extend_program(empty, views, number)
 
 
 def extend_program(
@@ -174,7 +203,7 @@ def extend_program(
     placements = dict(program.placements)
     for view, node in zip(views, roots, strict=True):
         placements[view.name] = _placement(view, operators[node.id], operators, below)
-    return Program(tuple(operators.values()), placements)
+    return Program(tuple(operators.values()), placements, program.tables)
 
 
 def state_keys(views: Iterable[View]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+from viewkeep.codec.tablerows import RowLayout, StoredColumn, TableHistory
 from viewkeep.expr import Call, Lit, Ref
 from viewkeep.plan.nodes import (
     Aggregate,
@@ -69,6 +70,9 @@ CLASSES: dict[str, type[Any]] = {
         View,
         Column,
         Schema,
+        StoredColumn,
+        RowLayout,
+        TableHistory,
     )
 }
 
@@ -171,7 +175,7 @@ def _scalar(value: object) -> dict[str, str] | None:
     return None
 
 
-_LEAVES = (Ref, Lit, KeyPart, Frame, Column, Schema)
+_LEAVES = (Ref, Lit, KeyPart, Frame, Column, Schema, TableHistory)
 _SCALARS: dict[str, Any] = {
     "type": DataType.parse,
     "float": float.fromhex,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import polars as pl
@@ -16,6 +17,7 @@ from viewkeep.access.writes import BaseTable
 from viewkeep.codec.key_order import hash_key
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.engine.cells.past import TablePast
+from viewkeep.engine.programs import table_history
 from viewkeep.plan.nodes import Source
 from viewkeep.plan.program import Placement
 from viewkeep.spark.pushdown import KeyRange
@@ -52,7 +54,9 @@ class BaseRows:
 
     def frames(self, part: int, range_: KeyRange, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows of a node, some columns of them."""
-        store, table = borrow_store(self.url), BaseTable(self.source)
+        store = borrow_store(self.url)
+        newer = partial(table_history, store, self.source.number)
+        table = BaseTable(self.source, newer)
         start, more = range_.start, True
         while more:
             chunk = self._read(store, part, start, range_.stop)

@@ -7,16 +7,17 @@ views that the program does not name and that read one that changes are written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from viewkeep.access.definitions import create_view, in_order
+from viewkeep.access.definitions import create_view, defaults_of, has_star, in_order
 from viewkeep.access.statements.rewriting import newest_views, written_again
 from viewkeep.catalog import CatalogChange
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import CatalogError, UnknownName, Unsupported
+from viewkeep.expr import Scalar
 from viewkeep.plan.nodes import Source, View
 from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.statements import nodes as st
@@ -24,7 +25,9 @@ from viewkeep.sql.statements.analyse import analyse
 from viewkeep.sql.statements.definitions import name_of, statement_text
 from viewkeep.types import Schema
 
-MakeSource = Callable[[str, int, Schema, tuple[tuple[str, str], ...]], Source]
+MakeSource = Callable[
+    [str, int, Schema, tuple[tuple[str, str], ...], Sequence[tuple[str, Scalar]]], Source
+]
 
 
 @dataclass
@@ -115,10 +118,10 @@ class Desired:
 
     def _is_same(self, tree: exp.Create, known: View) -> bool:
         """Whether a view has the same text and reads what it has read."""
-        if known.name in self.basis.leaving:
+        if known.name in self.basis.leaving or has_star(known.statement):
             return False
         changed = any(name in self.views or name in self.tables for name in self._resolved(known))
-        return not changed and statement_text(tree) == create_view(known)
+        return not changed and statement_text(tree) == (known.statement or create_view(known))
 
     def _resolved(self, view: View) -> list[str]:
         """What a view reads, with those of them written again that have to be."""
@@ -134,9 +137,9 @@ class Desired:
         if known is None:
             number = self.basis.next_number + len(self.tables)
             known = self.tables[name] = self.make_source(
-                name, number, wanted.schema, wanted.options
+                name, number, wanted.schema, wanted.options, wanted.defaults
             )
-        elif known.schema != wanted.schema:
+        elif known.schema != wanted.schema or defaults_of(known) != dict(wanted.defaults):
             raise CatalogError(
                 f"table {name} is another one in the program: {_differ(known, wanted)}"
             )
@@ -193,4 +196,10 @@ def _differ(known: Source, wanted: st.CreateTable) -> str:
             f"the key is ({', '.join(known.schema.key)}) here and "
             f"({', '.join(wanted.schema.key)}) there"
         )
+    given, wanted_defaults = defaults_of(known), dict(wanted.defaults)
+    parts += [
+        f"the default of {name} is {given.get(name)!r} here and {wanted_defaults.get(name)!r} there"
+        for name in here
+        if name in there and given.get(name) != wanted_defaults.get(name)
+    ]
     return "; ".join(parts) or "the columns have another order"

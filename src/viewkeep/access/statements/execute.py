@@ -21,6 +21,7 @@ from viewkeep.access.reads import At, DatabaseReader
 from viewkeep.access.relations import TableRelation
 from viewkeep.access.results import Result
 from viewkeep.access.statements import update_delete
+from viewkeep.access.statements.altering import broken_views
 from viewkeep.access.statements.cache import SHAPELESS, Analysed, StatementCache, Template
 from viewkeep.access.statements.keyed import change, insertion
 from viewkeep.access.statements.lookups import OtherReader, PointRead, point_read
@@ -391,9 +392,17 @@ class StatementRunner:
     def _run(self, analysed: Analysed, at: At | None) -> Result:
         catalog, basis = self._catalog, analysed.basis
         match analysed.statement:
-            case st.CreateTable(name, schema, if_not_exists, options):
-                catalog.create_table(name, schema, if_not_exists, options)
+            case st.CreateTable(name, schema, if_not_exists, options, defaults):
+                catalog.create_table(name, schema, if_not_exists, options, defaults)
                 return Result(message=f"table {name} is there")
+            case st.AlterTable(name) as alter:
+                newest = catalog.current()
+
+                def broken(new: Source) -> dict[str, str]:
+                    return broken_views(alter, new, newest, self._resolve)
+
+                catalog.alter_table(alter, newest, broken)
+                return Result(message=f"Changed table {name}.")
             case st.DropTable(name, if_exists):
                 catalog.drop_table(name, if_exists)
                 return Result(message=f"table {name} is gone")
@@ -440,12 +449,17 @@ class StatementRunner:
             if not statement.replace:
                 return self._write(base.inserts(found))
             rest = [name for name in base.names if name not in found.columns]
-            return self._write(base.puts(found.with_columns(pl.lit(None).alias(n) for n in rest)))
+            blank = base.frame([base.row_codec.blank], rest)
+            return self._write(
+                base.puts(
+                    found.with_columns(blank[name].new_from_index(0, found.height) for name in rest)
+                )
+            )
         names = statement.columns
         rows = [dict(zip(names, row, strict=True)) for row in statement.rows]
         if statement.replace:
             # A replaced row is the whole new row: columns that are not named become NULL.
-            rows = [dict.fromkeys(base.names) | row for row in rows]
+            rows = [base.defaults | row for row in rows]
             return self._write(base.puts(rows))
         return self._write(base.inserts(rows))
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.rowsource import Generated, compiled
+from viewkeep.engine.changes import row_codec
 from viewkeep.engine.exchange import SHARD
 from viewkeep.engine.operators import Executor, Fed, executors
 from viewkeep.engine.rows.convert import frame_of, rows_of
@@ -31,7 +31,7 @@ class RowFeed:
     """A way into an operator: puts the rows of its producer into the boxes of shards."""
 
     def __init__(self, shape: Sequence[Column], feed: OperatorFeed, fed: Fed[Any]):
-        self._shape, self.feed, self.fed = shape, feed, fed
+        self.shape, self.feed, self.fed = tuple(shape), feed, fed
         self.operator = fed.operator
         # Whether its rows stay on the shard where they are made.
         self.stays = feed.local and not isinstance(feed.producer, Source)
@@ -49,13 +49,13 @@ class RowFeed:
     def run(self) -> Run:
         """Puts rows into boxes."""
         if self._generated is None:
-            return _by_columns(self._shape, self.feed, self.fed, self.stays)
+            return _by_columns(self.shape, self.feed, self.fed, self.stays)
         return _settling(self._generated.call, self.fed)
 
     @cached_property
     def _generated(self) -> Generated | None:
         try:
-            return _generated(self._shape, self.feed, self.fed, self.stays)
+            return _generated(self.shape, self.feed, self.fed, self.stays)
         except NoRowForm:
             return None
 
@@ -103,7 +103,7 @@ class Lane:
         fed = self.executor(operator.id)
         assert isinstance(fed, Fed)
         made = self._known_feeds.get(feed.id)
-        if made is None or made.fed is not fed or made.feed != feed:
+        if made is None or (made.fed, made.feed, made.shape) != (fed, feed, tuple(shape)):
             made = RowFeed(shape, feed, fed)
         self._row_feeds[feed.id] = made
         return made
@@ -118,7 +118,7 @@ class Lane:
         """Unpacks the rows of a base table."""
         made = self._unpackers.get(source.number)
         if made is None:
-            made = RowCodec(source.schema.columns).unpacker.call
+            made = row_codec(source).unpacker.call
             self._unpackers[source.number] = made
         return made
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from viewkeep.cells import CellRules, TieRule
+from viewkeep.codec.tablerows import Newer, TableHistory, TableRowCodec
 from viewkeep.expr import Scalar
 from viewkeep.plan.nodes.node import Node, need, nodes
 from viewkeep.types import Column, Schema
@@ -30,11 +31,31 @@ class LeafNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class Source(LeafNode):
-    """DELTA: the changes of a base table, old row to new row per key."""
+    """DELTA: the changes of a base table, old row to new row per key.
+
+    `history` tells how its rows are read if its columns were ever changed. A view has a table as
+    it was when the view was made.
+    """
 
     table: str
     number: int
     schema: Schema
+    history: TableHistory | None = field(default=None, kw_only=True, metadata={"identity": False})
+
+    @cached_property
+    def rows(self) -> TableHistory:
+        """The layouts that its rows have had."""
+        return self.history or TableHistory.first(self.schema.columns)
+
+    def number_of(self, column: str) -> int:
+        """The number of one of its columns."""
+        return dict(self.rows.columns)[column]
+
+    def codec(self, newer: Newer | None = None) -> TableRowCodec:
+        """Reads its rows of all versions, and writes the newest."""
+        numbers = dict(self.rows.columns)
+        columns = self.schema.columns
+        return TableRowCodec(columns, [numbers[c.name] for c in columns], self.rows, newer)
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

@@ -68,6 +68,8 @@ class Node:
         """Equal for equal plans, in every process and version of a database."""
         parts = [type(self).__name__]
         for field in fields(self):  # type: ignore[arg-type]
+            if not field.metadata.get("identity", True):
+                continue
             value = getattr(self, field.name)
             several = value if isinstance(value, tuple) else (value,)
             parts += [v.id if isinstance(v, Node) else repr(v) for v in several]

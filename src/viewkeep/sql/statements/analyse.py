@@ -17,6 +17,7 @@ from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.parse.validate import refuse_rest
 from viewkeep.sql.relations.scope import Resolve
 from viewkeep.sql.select.query import lower_query
+from viewkeep.sql.statements.alter_table import alter_table
 from viewkeep.sql.statements.definitions import create, drop, make_view, name_of
 from viewkeep.sql.statements.nodes import (
     CreateView,
@@ -56,6 +57,8 @@ def _analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str]) -> Sta
         return create(tree, resolve, existing)
     if isinstance(tree, exp.Drop):
         return drop(tree)
+    if isinstance(tree, exp.Alter):
+        return alter_table(tree, resolve)
     if isinstance(tree, exp.Insert):
         return insert(tree, resolve)
     if isinstance(tree, exp.Update):

@@ -51,7 +51,8 @@ def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -
                 fragment=text_of(tree),
                 hint="Create the table, then INSERT INTO it",
             )
-        return CreateTable(name_of(tree.this), schema_of(tree), exists, options)
+        schema, defaults = schema_of(tree)
+        return CreateTable(name_of(tree.this), schema, exists, options, defaults)
     if kind == "VIEW" and tree.args.get("expression") is not None:
         statement = statement_text(tree)
         view = dataclasses.replace(_view(tree, resolve, existing), statement=statement)
@@ -100,6 +101,9 @@ def drop(tree: exp.Drop) -> Statement:
     """DROP TABLE, VIEW or INDEX."""
     kind, exists = str(tree.args.get("kind")).upper(), bool(tree.args.get("exists"))
     targets = tree.args.get("tables") or [tree.this]
+    if tree.args.get("cascade"):
+        hint = "Drop the views on it first"
+        raise Unsupported("DROP ... CASCADE is not taken", fragment=text_of(tree), hint=hint)
     if len(targets) != 1:
         raise Unsupported("DROP takes one name", fragment=text_of(tree))
     name = name_of(targets[0])

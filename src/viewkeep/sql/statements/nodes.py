@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from viewkeep.expr import Expr, Scalar
+from viewkeep.plan.alterations import Alteration, DropColumn
 from viewkeep.plan.nodes import KeyPart, Node, View
 from viewkeep.types import Schema
 
@@ -33,6 +34,24 @@ class CreateTable:
     schema: Schema
     if_not_exists: bool = False
     options: tuple[tuple[str, str], ...] = ()  # with USING as `using`
+    defaults: tuple[tuple[str, Scalar], ...] = ()
+
+
+@dataclass(frozen=True)
+class AlterTable:
+    """Changes of a table, one after another, all or none."""
+
+    name: str
+    alterations: tuple[Alteration, ...]
+
+    @property
+    def drops_columns(self) -> bool:
+        return any(isinstance(one, DropColumn) for one in self.alterations)
+
+    @property
+    def cascades(self) -> bool:
+        """Whether views that cannot go on are dropped."""
+        return any(isinstance(one, DropColumn) and one.cascade for one in self.alterations)
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,7 @@ class Describe:
 
 Statement: TypeAlias = (
     CreateTable
+    | AlterTable
     | DropTable
     | CreateView
     | DropView

@@ -34,7 +34,8 @@ class TableWrite:
     """Operations of one kind on rows of one table, in order.
 
     `rows` (PUT only) are whole rows encoded by `codec`. With `columns`, only those columns (by
-    position) are taken from `rows`; the others keep their value, or are NULL in a new row.
+    position) are taken from `rows`; the others keep their value, or in a new row have that of the
+    codec's `blank` row.
     `existing_only` leaves rows that do not exist alone. `expect` makes the whole call conditional:
     ABSENT refuses if any key exists (or is written twice), a list gives the row bytes each key
     must hold (None: no row) when its operation's turn comes, after the call's earlier operations.

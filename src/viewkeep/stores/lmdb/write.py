@@ -22,7 +22,6 @@ import numpy as np
 from viewkeep import claims
 from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import MAX_KEY
-from viewkeep.codec.rows import RowCodec
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 from viewkeep.stores.lmdb import log, redo, segments, sums
@@ -166,7 +165,7 @@ def _write_one(node: Environment, txn: Transaction, table_write: TableWrite) -> 
     else:
         after = table_write.rows[0]
         if table_write.columns is not None:
-            old = _blank(table_write.codec) if before is None else before
+            old = table_write.codec.blank if before is None else before
             (after,) = table_write.codec.merge([old], [after], table_write.columns)
             _check_row(after)
         sums.put(node, txn, "rows", full, after)
@@ -293,7 +292,7 @@ def _merged(stage: _Staged, part: TableWrite) -> TableWrite:
     """A partial put of distinct keys as a put of whole rows, of those too that may not exist."""
     assert part.rows is not None
     assert part.columns is not None
-    blank = _blank(part.codec)
+    blank = part.codec.blank
     olds = [blank if (old := stage.rows.get(full)) is None else old for full in _full_keys(part)]
     rows = part.codec.merge(olds, part.rows, part.columns)
     _check_row(max(rows, key=len))
@@ -308,11 +307,6 @@ def _expect(part: TableWrite, index: int, before: bytes | None) -> None:
             raise DuplicateKey(f"a row with this key exists: {part.keys[index][:40]!r}")
     elif part.expect[index] != before:
         raise Conflict(f"a row is not as the writer expected it: {part.keys[index][:40]!r}")
-
-
-def _blank(codec: RowCodec) -> bytes:
-    """A row of NULLs: what a partial put to an absent key starts from."""
-    return codec.encode_one([None] * len(codec.columns))
 
 
 def _prepare(stage: _Staged, end: log.Position, moment: int) -> redo.NodeWrite:

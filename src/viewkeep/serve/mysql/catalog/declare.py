@@ -153,9 +153,10 @@ def declared_of(store: Store, relation: Source | View) -> tuple[Declared, ...]:
     """The columns of a table or view as clients see them."""
     if isinstance(relation, Source):
         record = store.meta.get(f"{_RECORD}{relation.number}")
-        if record is not None:
-            return tuple(Declared(**column) for column in json.loads(record))
-        return tuple(shown(column) for column in relation.schema.columns)
+        columns = [] if record is None else [Declared(**column) for column in json.loads(record)]
+        declared = {column.name: column for column in columns}
+        # A column may have come, or got its name, by an ALTER TABLE elsewhere.
+        return tuple(declared.get(c.name) or shown(c) for c in relation.schema.columns)
     schema = relation.schema
     return tuple(shown(schema[name], name) for name in relation.visible)
 
