@@ -7,7 +7,11 @@ const METHODS = ["get", "post", "put", "patch", "delete"];
 const STREAM_SECONDS = 5; // of a feed, which has no end
 
 const described = await (await fetch("/v1/openapi.json")).json();
-byId("about").textContent = described.info.description.trim();
+// A text with what stands between backticks as code, and a paragraph's lines as one.
+const prose = (text) => text.replace(/([^\n])\n(?=[^\n])/g, "$1 ").split("`")
+  .map((part, at) => (at % 2 ? make("code", {}, part) : part));
+
+byId("about").replaceChildren(...prose(described.info.description.trim()));
 
 function resolve(schema) {
   const name = schema?.$ref?.split("/").pop();
@@ -48,7 +52,7 @@ function field(parameter) {
   const said = parameter.description ?? schema.description;
   return make("div", { class: "field" },
     make("label", { for: id }, parameter.name + star), input,
-    said ? make("small", {}, said) : null);
+    said ? make("small", {}, ...prose(said)) : null);
 }
 
 // The request that a form describes.
@@ -94,7 +98,7 @@ function operation(path, method, told) {
   const status = make("p", { class: "status", role: "status" });
   const shown = make("pre", { hidden: true, tabindex: "0" });
   const form = make("form", {},
-    told.description?.includes("\n") ? make("p", {}, told.description) : null,
+    told.description?.includes("\n") ? make("p", {}, ...prose(told.description)) : null,
     ...(told.parameters ?? []).map(field),
     content
       ? make("textarea", { "aria-label": "Body", spellcheck: "false" },
