@@ -198,6 +198,27 @@ def test_truncation_keeps_what_comes_after_the_cut(log: HbaseLog, table: MemoryT
     assert left == [batch_key(1, 7)]
 
 
+def test_a_truncation_that_died_is_taken_up(
+    log: HbaseLog, table: MemoryTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Appender(table, "one", per_batch=1)
+    server.append([change(number) for number in range(4)])
+    for call in ("put", "delete"):
+        with monkeypatch.context() as patch:
+            patch.setattr(table, call, _lose)
+            with pytest.raises(Lost):
+                log.truncate(log.head(), 2)
+    assert log.truncate(log.head(), 1)
+    while log.truncate(log.head(), 1):
+        pass
+    assert log.kept().positions == {"1": 4}
+    assert [key for key, cells in table.rows.items() if cells] == [HEADS]
+
+
+def _lose(*arguments: object) -> None:
+    raise Lost
+
+
 def test_an_idle_log_ends_and_its_server_begins_another(log: HbaseLog, table: MemoryTable) -> None:
     idle, busy = Appender(table, "idle"), Appender(table, "busy")
     idle.append([change(1)])

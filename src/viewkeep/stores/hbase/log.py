@@ -197,19 +197,23 @@ class HbaseLog(Log):
         return more
 
     def _drop(self, log: int, kept: int, stop: int, budget: int) -> tuple[int, int]:
-        """Drop batches below a position; how many, and from where on the log is kept then."""
-        batches = list[Batch]()
-        for batch in self._summaries(log, kept, stop):
-            if batch.stop > stop or len(batches) >= budget:
-                break
-            batches.append(batch)
-        if not batches:
-            return 0, kept
-        kept = batches[-1].stop
-        self._put(HEADS, kept_column(log), pack_number(kept), kept)
+        """Drop batches below a position; how many, and from where on the log is kept then.
+
+        Whoever dies in between has dropped some of those that the next call looks for.
+        """
+        rows = self._connection.scan(
+            self.table,
+            batch_key(log, kept + 1),
+            batch_key(log, stop + 1),
+            [Column(SUMMARY, SUMMARY)],
+            limit=budget,
+        )
+        batches = [Batch.of(row.key or b"", row.cells[0].value) for row in rows]
         self._connection.delete(
             self.table, [Delete(batch.key, timestamp=batch.stamp) for batch in batches]
         )
+        kept = batches[-1].stop if len(batches) == budget else stop
+        self._put(HEADS, kept_column(log), pack_number(kept), kept)
         return len(batches), kept
 
     def _end(self, log: int, heads: Heads) -> None:
