@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import viewkeep
@@ -13,6 +14,7 @@ from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.housekeeping import housekeep
 from viewkeep.engine.local import catch_up, run_epoch
 from viewkeep.engine.programs import newest_plan
+from viewkeep.errors import Conflict
 
 STORIES, ROWS, CHUNK = 10, 400, 40
 TABLE = "CREATE TABLE votes (id BIGINT PRIMARY KEY, story BIGINT, stars BIGINT)"
@@ -152,3 +154,52 @@ def test_status_tells_how_long_loading_will_take(tmp_path: Path) -> None:
         assert shares == sorted(shares)
         assert len(set(shares)) > 2
         assert view.state == "ready"
+
+
+def test_a_table_changes_under_load(tmp_path: Path) -> None:
+    """Writers, readers and epochs go on while columns come and go; views stay exact."""
+    with viewkeep.make(tmp_path / "test.vk", durability="relaxed") as db, threads() as running:
+        db.sql(f"{TABLE}; {KEPT}; CREATE VIEW scores AS {SCORES[0]}")
+        db.put("votes", [{"id": i, "story": i % STORIES, "stars": 1} for i in range(ROWS)])
+        catch_up(db.store)
+        epochs = Epochs(db.store)
+        lease = epochs.acquire()
+
+        def drive(_: int) -> None:
+            opened = epochs.open_next(lease.term, Limits(chunk=CHUNK))
+            if opened is not None:
+                epochs.publish(lease.term, opened, run_epoch(db.store, opened))
+                housekeep(db.store)
+
+        def write(count: int) -> None:
+            number = ROWS + count % 50
+            with suppress(Conflict):  # between two versions of the table: written again later
+                db.put("votes", {"id": number, "story": number % STORIES, "stars": 1})
+
+        def read(count: int) -> None:
+            total = db.get("totals")
+            assert total is not None
+            assert ROWS <= total["n"] == total["s"] <= ROWS + 50
+            row = db.get("votes", count % ROWS)
+            assert row is not None
+            assert row["stars"] == 1
+            assert db.sql("SELECT COUNT(*) AS n FROM votes WHERE stars = 1").one()["n"] >= ROWS
+            assert len(db.scan("votes", limit=100)) == 100
+
+        for name, step in (("epochs", drive), ("writes", write), ("reads", read)):
+            running.start(name, step)
+        for number in range(12):
+            db.sql(f"ALTER TABLE votes ADD COLUMN c{number} STRING DEFAULT 'x'")
+            if number % 2:
+                db.sql(f"ALTER TABLE votes DROP COLUMN c{number - 1}")
+            reads = running.counts.get("reads", 0)
+            while running.counts.get("reads", 0) <= reads and not running.stopped.is_set():
+                epochs.wait(epochs.read().published.epoch, 0.05)
+        running.join()
+        epochs.release(lease)
+        catch_up(db.store)
+        rows = db.scan("votes").rows()
+        assert all(row[f"c{number}"] == "x" for row in rows for number in range(1, 12, 2))
+        assert db.get("totals") == {"n": len(rows), "s": len(rows)}
+        counts = {row["story"]: row["n"] for row in db.scan("scores").rows()}
+        assert counts == Counter(row["story"] for row in rows)

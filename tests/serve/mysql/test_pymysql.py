@@ -95,6 +95,28 @@ def test_defaults_and_not_null(client: Connection) -> None:
     assert code_of(client, "UPDATE defaults SET c = NULL WHERE id = 1") == 1048
 
 
+def test_columns_that_an_alter_table_elsewhere_made(site: Running, client: Connection) -> None:
+    """What was declared through MySQL holds; a new column has the default that it was given."""
+    rows(client, "CREATE TABLE notes (id BIGINT PRIMARY KEY, a VARCHAR(9) NOT NULL DEFAULT 'q')")
+    rows(client, "INSERT INTO notes (id, a) VALUES (1, 'x')")
+    site.db.sql("ALTER TABLE notes ADD COLUMN n INT DEFAULT 5")
+    rows(client, "INSERT INTO notes (id) VALUES (2)")
+    rows(client, "INSERT INTO notes (id, n) VALUES (3, NULL)")
+    assert rows(client, "SELECT * FROM notes ORDER BY id") == (
+        (1, "x", 5),
+        (2, "q", 5),
+        (3, "q", None),
+    )
+    assert [(row[0], row[1], row[4]) for row in rows(client, "SHOW COLUMNS FROM notes")] == [
+        ("id", "bigint", None),
+        ("a", "varchar(9)", "q"),
+        ("n", "int", "5"),
+    ]
+    site.db.sql("ALTER TABLE notes DROP COLUMN a")
+    rows(client, "INSERT INTO notes (id) VALUES (4)")
+    assert rows(client, "SELECT * FROM notes WHERE id > 2 ORDER BY id") == ((3, None), (4, 5))
+
+
 def test_numbers_are_given_out(site: Running, client: Connection) -> None:
     rows(client, "CREATE TABLE numbered (id BIGINT AUTO_INCREMENT PRIMARY KEY, s VARCHAR(9))")
     with client.cursor() as cursor:

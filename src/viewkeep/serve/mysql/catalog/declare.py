@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass, replace
 
 from sqlglot import exp
 
+from viewkeep.access.definitions import defaults_of
 from viewkeep.errors import Unsupported
+from viewkeep.expr import Scalar
 from viewkeep.plan.nodes import Source, View
 from viewkeep.serve.mysql.faults import Fault, unsupported
 from viewkeep.stores.contract import Store
@@ -156,9 +158,20 @@ def declared_of(store: Store, relation: Source | View) -> tuple[Declared, ...]:
         columns = [] if record is None else [Declared(**column) for column in json.loads(record)]
         declared = {column.name: column for column in columns}
         # A column may have come, or got its name, by an ALTER TABLE elsewhere.
-        return tuple(declared.get(c.name) or shown(c) for c in relation.schema.columns)
+        kept = defaults_of(relation)
+        return tuple(
+            declared.get(c.name) or replace(shown(c), default=_constant(kept.get(c.name)))
+            for c in relation.schema.columns
+        )
     schema = relation.schema
     return tuple(shown(schema[name], name) for name in relation.visible)
+
+
+def _constant(value: Scalar) -> str | None:
+    """A DEFAULT that was not declared through MySQL, as the text of a constant."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return None if value is None or isinstance(value, bytes) else str(value)
 
 
 def shown(column: Column, name: str | None = None) -> Declared:

@@ -102,7 +102,7 @@ def _drop(db: Database, session: Session, tree: exp.Drop, around: Surroundings, 
 
 
 def _alter(tree: exp.Alter, ignore_constraints: bool, warn: Warn) -> None:
-    """Constraints may be left out; columns of a table that is there are not changed."""
+    """Constraints may be left out; columns of a table that is there are not changed here."""
     for action in tree.args.get("actions") or ():
         if isinstance(action, exp.AddConstraint):
             for part in action.expressions:
@@ -117,6 +117,6 @@ def _alter(tree: exp.Alter, ignore_constraints: bool, warn: Warn) -> None:
             raise Fault(
                 1235,
                 "42000",
-                f"a table keeps the columns it has: {tree.sql('mysql')[:200]}. Create a new table "
-                "and INSERT INTO it what the old one holds",
+                f"columns are not changed over MySQL: {tree.sql('mysql')[:200]}. Write it in "
+                "viewkeep's SQL: viewkeep sql URL 'ALTER TABLE ...'",
             )
