@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
 .PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-hbase test-all check format bench bench-peers bench-check \
-	hbase-up hbase-down hbase-jar clean
+	hbase-up hbase-down hbase-jar demo-hbase clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' \
@@ -82,6 +82,15 @@ hbase-up: ## a small HBase cluster on loopback, from Maven's jars; VIEWKEEP_HBAS
 
 hbase-down: ## end it; its data is kept
 	@python3 scripts/hbase/cluster.py down
+
+NEWS := demo$(shell date +%s)
+NEWS_URL = hbase://127.0.0.1:$(or $(VIEWKEEP_HBASE_PORT),22100)/$(NEWS)?state=/tmp/$(NEWS)
+
+demo-hbase: $(STAMP) hbase-up ## the news site on that cluster, with the dashboard
+	@$(VENV)/bin/viewkeep init '$(NEWS_URL)'
+	@python3 scripts/hbase/cluster.py peer add $(NEWS) $(NEWS):log
+	@$(VENV)/bin/viewkeep demo --url '$(NEWS_URL)' $(DEMO); done=$$?; rm -rf /tmp/$(NEWS); \
+		python3 scripts/hbase/cluster.py peer remove $(NEWS); exit $$done
 
 hbase-jar: ## what region servers run for viewkeep, into the package; a wheel built afterwards has it
 	@python3 scripts/hbase/endpoint.py build

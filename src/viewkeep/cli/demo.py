@@ -18,6 +18,10 @@ def demo(
         Path | None,
         typer.Option(help="Make the database here and keep it. Default: a temporary folder."),
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(help="Make it in this database instead, such as one on HBase."),
+    ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a live table.")] = False,
     browse: Annotated[
         bool, typer.Option("--browse/--no-browse", help="Open the dashboard in a browser.")
@@ -29,5 +33,5 @@ def demo(
     """
     from viewkeep.demo import run_demo  # brings PySpark, which the other commands start without
 
-    if not run_demo(seconds=seconds, rate=rate, keep=keep, plain=plain, browse=browse):
+    if not run_demo(seconds=seconds, rate=rate, keep=keep, plain=plain, browse=browse, url=url):
         raise typer.Exit(1)

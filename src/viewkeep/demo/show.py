@@ -74,14 +74,24 @@ class Pulse:
 
 
 def run_demo(
-    *, seconds: float, rate: int, keep: Path | None, plain: bool, browse: bool = False
+    *,
+    seconds: float,
+    rate: int,
+    keep: Path | None,
+    plain: bool,
+    browse: bool = False,
+    url: str | None = None,
 ) -> bool:
-    """The whole show; True if every view was verified. With `browse`, the dashboard is opened."""
+    """The whole show; True if every view was verified. With `browse`, the dashboard is opened.
+
+    It is in a folder, which is removed afterwards unless it is one to `keep`, or at an empty
+    database of any kind, at `url`.
+    """
     console = Console()
     live = console.is_terminal and not plain
     with (
         _folder(keep) as folder,
-        database.open(folder / "news.vk") as db,
+        database.open(url or folder / "news.vk") as db,
         _dashboard(db) as address,
     ):
         console.print("[bold]viewkeep demo[/bold]: a news site with stories, votes and comments")
@@ -114,7 +124,7 @@ def run_demo(
             console.print(f"caught up in {took:.1f} s: epoch {published.epoch} covers every write")
             console.print(_front_page(db))
         ok = _verified(console, db)
-        _what_next(console, keep)
+        _what_next(console, url or (f"{keep}/news.vk" if keep else None))
         return ok
 
 
@@ -238,10 +248,10 @@ def _verified(console: Console, db: Database) -> bool:
     return ok
 
 
-def _what_next(console: Console, keep: Path | None) -> None:
-    url = f"{keep}/news.vk" if keep else "news.vk"
+def _what_next(console: Console, kept: str | None) -> None:
+    url = kept or "news.vk"
     console.print("\n[bold]What to try next[/bold]")
-    if keep is None:
+    if kept is None:
         console.print(
             "  viewkeep demo --keep .            keep the database: it will be news.vk here"
         )
