@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
 PYTEST := $(PY) -m pytest
 
-.PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-hbase test-all check format bench bench-peers bench-check \
+.PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-hbase \
+	test-hbase-smoke test-all check format bench bench-peers bench-check \
 	hbase-up hbase-down hbase-jar demo-hbase clean
 
 help: ## this list
@@ -47,6 +48,9 @@ test-cluster: $(STAMP) ## on a Spark standalone cluster on loopback
 test-hbase: $(STAMP) ## on an HBase cluster on loopback
 	@python3 scripts/hbase/endpoint.py test
 	$(PYTEST) -m hbase $(ARGS)
+
+test-hbase-smoke: $(STAMP) ## the part of them that is always run, three minutes
+	$(PYTEST) -m hbase tests/stores/hbase/test_store.py tests/stores/hbase/test_install.py $(ARGS)
 
 test-all: $(STAMP) ## everything above
 	$(PYTEST) -m "" $(ARGS)
