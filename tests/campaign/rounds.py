@@ -260,7 +260,8 @@ class Round:
         return there.pop() if there else operations > self.model.operations
 
     def died(self, name: str) -> None:
-        self.processes.pop(name).end()
+        if process := self.processes.pop(name, None):  # else it died while it opened the database
+            process.end()
         self.forget(name)
         self.settle()
 

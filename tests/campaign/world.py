@@ -76,7 +76,11 @@ class Process:
         self.world, self.name = world, name
         self.pid = world.new_pid()
         self.intent: Intent | None = None
-        self.store = CutStore(open_store(world.url), self)
+        try:
+            self.store = CutStore(open_store(world.url), self)
+        except BaseException:  # it may die while it completes what another one began
+            world.live.discard(self.pid)
+            raise
         self.db = viewkeep.Database(self.store, world.url)
 
     def end(self) -> None:

@@ -7,7 +7,7 @@ import lmdb
 import pytest
 
 from viewkeep.errors import OutcomeUnknown, StoreFull
-from viewkeep.stores import create_store, open_store
+from viewkeep.stores import create_store, drop_store, open_store
 from viewkeep.stores.contract import Kind, TableWrite
 from viewkeep.stores.lmdb import redo
 from viewkeep.stores.lmdb import write as writing
@@ -120,6 +120,19 @@ def test_a_writer_killed_while_its_first_commit_is_synced(path, others):
         KEYS.encode_one((n,)): row(n, name, n) for n, name in names.items()
     }
     store.close()
+
+
+def test_a_database_that_cannot_be_completed_is_not_left_open(path, monkeypatch):
+    crash(path, monkeypatch, 1, [puts(EVERYWHERE, "after")])
+    with monkeypatch.context() as patch:
+
+        def refuse(nodes):
+            raise StoreFull("the disk is full")
+
+        patch.setattr(redo, "complete", refuse)
+        with pytest.raises(StoreFull):
+            open_store(path)
+    drop_store(path)  # refuses while a process has it open
 
 
 def test_before_images_go_through_a_crash(path, monkeypatch):

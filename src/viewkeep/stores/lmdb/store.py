@@ -63,7 +63,11 @@ class LmdbStore(Store):
                 f"open it as apart:{path}?state=FOLDER"
                 + ("" if database.settings.blobs else "&changelog=FOLDER")
             )
-        redo.complete(database.nodes)
+        try:
+            redo.complete(database.nodes)
+        except BaseException:
+            database.close()
+            raise
         return cls(database)
 
     @staticmethod
