@@ -1,19 +1,25 @@
 """Publications for coroutines: one thread watches the store, any number of coroutines are woken.
 
 Law: `wait(after)` returns soon after an epoch later than `after` is published, by whatever process,
-and costs no thread of its own. When the hub ends, all who wait hear Stopping.
+and costs no thread of its own. A store that fails ends no wait: the thread tries again, at growing
+intervals, and `trouble` tells. When the hub ends, all who wait hear Stopping.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 
 from viewkeep.access.watch import PublicationWatch
 from viewkeep.engine.epochs import Epochs, Published
+from viewkeep.errors import ViewkeepError
 from viewkeep.serve.limits import Stopping
 
 _TURN_SECONDS = 0.5  # how long the thread may take to notice that it should end
+_LEAST_PAUSE, _MOST_PAUSE = 0.1, 5.0  # seconds between two tries of a store that fails
+
+log = logging.getLogger("viewkeep.serve")
 
 
 class Hub:
@@ -23,6 +29,8 @@ class Hub:
         self._epochs, self._watch = epochs, PublicationWatch(epochs)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._published = epochs.read().published
+        self._seen = self._published.epoch  # by the thread
+        self.trouble = ""  # why the store cannot be watched at the moment
         self._next = asyncio.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="viewkeep-hub", daemon=True)
@@ -62,13 +70,31 @@ class Hub:
             await asyncio.to_thread(self._thread.join)
 
     def _follow(self) -> None:
-        seen = self._published.epoch
+        pause = _LEAST_PAUSE
         while not self._ended.is_set():
-            self._watch.wait(seen, _TURN_SECONDS)
-            published = self._epochs.read().published
-            if published.epoch > seen and self._loop is not None:
-                seen = published.epoch
-                self._loop.call_soon_threadsafe(self._tell, published)
+            try:
+                self._look()
+            except Exception as error:  # whatever it is, those who wait need the next epoch
+                self._note(error)
+                self._ended.wait(pause)
+                pause = min(pause * 2, _MOST_PAUSE)
+            else:
+                pause = _LEAST_PAUSE
+
+    def _look(self) -> None:
+        """Wait a while for an epoch that is later than the last one told, and tell of it."""
+        self._watch.wait(self._seen, _TURN_SECONDS)
+        published, self.trouble = self._epochs.read().published, ""
+        if published.epoch > self._seen and self._loop is not None:
+            self._seen = published.epoch
+            self._loop.call_soon_threadsafe(self._tell, published)
+
+    def _note(self, error: Exception) -> None:
+        foreseen = isinstance(error, ViewkeepError)
+        if not self.trouble:
+            text = "cannot follow the epochs of the database, and will try again: %s"
+            log.warning(text, error, exc_info=not foreseen)
+        self.trouble = str(error) if foreseen else type(error).__name__
 
     def _tell(self, published: Published) -> None:
         self._published = published

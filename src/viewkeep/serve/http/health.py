@@ -1,9 +1,9 @@
 """For who watches the server: is it alive, is it ready, and its metrics.
 
-Law: `/health` says that the server answers; `/ready` that the store can be read, that all views but
-those that failed are loaded, that a pipeline runs if they lack writes, and that they are no further
-behind than the asker accepts. They and `/metrics` answer within a bound, whatever reads and writes
-do (`lookout`).
+Law: `/health` says that the server answers; `/ready` that the store can be read and watched, that
+all views but those that failed are loaded, that a pipeline runs if they lack writes, and that they
+are no further behind than the asker accepts. They and `/metrics` answer within a bound, whatever
+reads and writes do (`lookout`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def routes(app: FastAPI, service: Service) -> None:
             service.hub.check()
             # Reasons may hold values of rows, which are not for everybody.
             why = not service.credentials.needed
-            found = _readiness(await service.status.look(), lag_seconds, lag_operations, why)
+            status, trouble = await service.status.look(), service.hub.trouble
+            found = _readiness(status, trouble, lag_seconds, lag_operations, why)
         except ViewkeepError as error:
             nothing = {"epoch": 0, "lag": 0, "lag_seconds": None}
             found = {"ready": False, **nothing, "reasons": [str(error)], "warnings": []}
@@ -94,9 +95,11 @@ def routes(app: FastAPI, service: Service) -> None:
 
 
 def _readiness(
-    status: Status, seconds: float | None, operations: int | None, why: bool
+    status: Status, trouble: str, seconds: float | None, operations: int | None, why: bool
 ) -> dict[str, Any]:
     reasons = _reasons(status, seconds, operations)
+    if trouble:
+        reasons.append(f"sessions and feeds hear of no new epochs: {trouble}")
     return {
         "ready": not reasons,
         "epoch": status.epoch,
