@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 from thriftpy2.protocol import TBinaryProtocol
-from thriftpy2.thrift import TException, TProcessor
+from thriftpy2.thrift import TApplicationException, TException, TProcessor
 from thriftpy2.transport import TBufferedTransport, TSocket
 
 from viewkeep.errors import OutcomeUnknown, StoreError
@@ -116,6 +117,23 @@ def test_errors_that_last_are_not_met_again(answers: Answers, connection: HbaseC
     with pytest.raises(StoreError, match=r"get of t: java\.lang\.Denied: no"):
         connection.get("t", b"k")
     assert answers.calls == ["get"]
+
+
+def test_a_fault_of_the_thrift_server_is_not_repeated_for_minutes(
+    answers: Answers, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when HBase refuses an argument in a way that its Thrift server does not foresee."""
+    monkeypatch.setattr("viewkeep.stores.hbase.connection._FAULT_PATIENCE", 0.2)
+    fault = TApplicationException(TApplicationException.INTERNAL_ERROR, "Internal error")
+    answers.planned = [fault, HangUp(), []]
+    with closing(HbaseConnection("127.0.0.1", server.port, patience=60)) as connection:
+        assert connection.get_many("t", [b"k"]) == []
+        answers.planned = [fault]
+        began = time.monotonic()
+        with pytest.raises(StoreError, match="get of t: Internal error"):
+            connection.get("t", b"k")
+    assert time.monotonic() - began < 30
+    assert answers.calls.count("get") > 1
 
 
 def test_a_missing_table_is_told_apart(answers: Answers, connection: HbaseConnection) -> None:

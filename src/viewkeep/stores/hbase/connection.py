@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TClient, TException
+from thriftpy2.thrift import TApplicationException, TClient, TException
 from thriftpy2.transport import TCyBufferedTransport, TSocket, TTransportException
 
 from viewkeep.errors import OutcomeUnknown, StoreError
@@ -49,6 +49,7 @@ Answer = TypeVar("Answer")
 CONNECT = 5.0  # seconds to reach the server
 TIMEOUT = 60.0  # seconds for one answer: HBase itself goes on trying for a while
 PATIENCE = 180.0  # seconds in which a call is made again: as long as a region may be unavailable
+_FAULT_PATIENCE = 10.0  # the same for a fault within the Thrift server, which seldom passes
 _BUFFER = 1 << 16
 _LEAST_PAUSE, _MOST_PAUSE = 0.05, 2.0
 _MOST_TEXT = 300  # letters of an error of HBase, which may list a table's whole description
@@ -264,8 +265,9 @@ class HbaseConnection:
 
     def _again(self, subject: str, method: str, *arguments: Any) -> Any:
         """Call until it succeeds: it may have been done before."""
-        deadline, pause = time.monotonic() + self.patience, _LEAST_PAUSE
+        began, pause = time.monotonic(), _LEAST_PAUSE
         while True:
+            patience = self.patience
             try:
                 with self._client() as client:
                     return getattr(client, method)(*arguments)
@@ -277,7 +279,9 @@ class HbaseConnection:
                     raise failure from error
             except _BROKEN as error:
                 failure = StoreError(self._broken(subject, method, error))
-            if time.monotonic() + pause > deadline:
+                if isinstance(error, TApplicationException):
+                    patience = min(patience, _FAULT_PATIENCE)
+            if time.monotonic() + pause > began + patience:
                 raise failure
             time.sleep(pause)
             pause = min(pause * 2, _MOST_PAUSE)
