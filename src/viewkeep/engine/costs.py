@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
+from viewkeep.stores.contract.records import record_from
 
 if TYPE_CHECKING:
     from viewkeep.engine.epochs import Published
@@ -191,9 +192,9 @@ def _decode(raw: bytes | None) -> Costs:
     if raw is None:
         return Costs()
     read = json.loads(raw)
-    operators = {name: (cost[0], cost[1]) for name, cost in read.pop("operators").items()}
+    operators = {name: (cost[0], cost[1]) for name, cost in read["operators"].items()}
     slowest = []
-    for epoch, at, seconds, operations, processor, named in read.pop("slowest", ()):
+    for epoch, at, seconds, operations, processor, named, *_ in read.get("slowest", ()):
         spent = tuple((name, cost, rows) for name, cost, rows in named)
         slowest.append(EpochCost(epoch, at, seconds, operations, processor, spent))
-    return Costs(**read, operators=operators, slowest=tuple(slowest))
+    return record_from(Costs, read, operators=operators, slowest=tuple(slowest))

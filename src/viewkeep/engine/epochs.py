@@ -30,6 +30,7 @@ from viewkeep.engine.successors import take_names
 from viewkeep.engine.views import hand_over, to_hand_over, versioned_parts
 from viewkeep.errors import EpochGone, Fenced, ViewkeepError
 from viewkeep.stores.contract import START, Cut, Store
+from viewkeep.stores.contract.records import record_from
 
 _RECORD, _PINS = "epoch", "pin/"
 
@@ -65,7 +66,7 @@ class Published:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Published:
-        return Published(**{**value, "cut": Cut.from_json(value["cut"])})
+        return record_from(Published, value, cut=Cut.from_json(value["cut"]))
 
 
 @dataclass(frozen=True)
@@ -413,7 +414,7 @@ def _record_from(raw: bytes) -> EpochRecord:
     return EpochRecord(
         value["term"],
         Published.from_json(value["published"]),
-        OpenEpoch(**current) if current else None,
+        record_from(OpenEpoch, current) if current else None,
         value.get("abandoned", 0),
     )
 
@@ -425,4 +426,4 @@ def _pin_bytes(pin: Pin) -> bytes:
 
 def _pin_from(body: bytes) -> Pin:
     value = json.loads(body)
-    return Pin(**{**value, "cut": Cut.from_json(value["cut"])})
+    return record_from(Pin, value, cut=Cut.from_json(value["cut"]))

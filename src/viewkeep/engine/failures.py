@@ -20,6 +20,7 @@ from viewkeep.engine.revision import numbered, revise
 from viewkeep.engine.successors import given_up
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
+from viewkeep.stores.contract.records import record_from
 
 _RECORD = "failures"
 
@@ -121,4 +122,4 @@ def is_outdated(store: Store, epoch: OpenEpoch) -> bool:
 
 
 def _trouble(raw: bytes | None) -> Trouble | None:
-    return None if raw is None else Trouble(**json.loads(raw))
+    return None if raw is None else record_from(Trouble, json.loads(raw))

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from viewkeep.engine.standstill import standstills
 from viewkeep.errors import Fenced, PipelineError
 from viewkeep.stores.contract import Store
+from viewkeep.stores.contract.records import record_from
 
 _RECORD = "lease"
 _PAUSE = 0.05  # seconds between two looks at the lease of a driver that may be dead
@@ -107,7 +108,7 @@ def _in_force(store: Store, raw: bytes, lease: Lease) -> bool:
 
 
 def _lease_from(raw: bytes) -> Lease:
-    return Lease(**json.loads(raw))
+    return record_from(Lease, json.loads(raw))
 
 
 def _bytes(lease: Lease) -> bytes:

@@ -25,6 +25,7 @@ from viewkeep.plan.nodes import CellSource, Source, View
 from viewkeep.plan.program import Placement, Program, compile_program
 from viewkeep.plan.serial import decode, encode
 from viewkeep.stores.contract import Cut, NamedTable, NamedView, Store
+from viewkeep.stores.contract.records import record_from
 from viewkeep.types import Schema
 
 
@@ -308,7 +309,9 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
             successors[name] = Successor(found, number, group)
         else:
             unreadable[successor_name(name)] = found
-    failed = {name: Failure(**failure) for name, failure in value.get("failed", {}).items()}
+    failed = {
+        name: record_from(Failure, failure) for name, failure in value.get("failed", {}).items()
+    }
     return PlanVersion(
         version,
         tables,

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from viewkeep.engine.exchange import REPORT
 from viewkeep.engine.spool import Message
 from viewkeep.errors import PipelineError
+from viewkeep.stores.contract.records import record_from
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Report:
 
     @staticmethod
     def decode(blob: bytes) -> Report:
-        return Report(**json.loads(blob))
+        return record_from(Report, json.loads(blob))
 
 
 def reports_of(messages: Iterable[Message]) -> list[Report]:

@@ -30,6 +30,7 @@ from viewkeep.engine.pace import Pace, Work
 from viewkeep.engine.programs import load_plan
 from viewkeep.errors import Fenced
 from viewkeep.stores.contract import Looks, Store
+from viewkeep.stores.contract.records import record_from
 
 _RECORD = "resident"
 ALONE_BYTES = 64 << 20  # between two levels of an epoch that runs in one task
@@ -254,4 +255,4 @@ class _Resident:
 
 def _read(store: Store) -> tuple[bytes | None, _Record | None]:
     raw = store.meta.get(_RECORD)
-    return raw, None if raw is None else _Record(**json.loads(raw))
+    return raw, None if raw is None else record_from(_Record, json.loads(raw))

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from viewkeep.stores.contract.records import record_from
+
 BEGINNING = 0  # the position before the first operation of any log
 
 
@@ -89,7 +91,7 @@ class Cut:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Cut:
-        return Cut(**value)
+        return record_from(Cut, value)
 
     def __str__(self) -> str:
         return json.dumps(self.to_json())

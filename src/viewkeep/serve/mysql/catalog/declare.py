@@ -21,6 +21,7 @@ from viewkeep.expr import Scalar
 from viewkeep.plan.nodes import Source, View
 from viewkeep.serve.mysql.faults import Fault, unsupported
 from viewkeep.stores.contract import Store
+from viewkeep.stores.contract.records import record_from
 from viewkeep.types import (
     BIGINT,
     BINARY,
@@ -155,7 +156,11 @@ def declared_of(store: Store, relation: Source | View) -> tuple[Declared, ...]:
     """The columns of a table or view as clients see them."""
     if isinstance(relation, Source):
         record = store.meta.get(f"{_RECORD}{relation.number}")
-        columns = [] if record is None else [Declared(**column) for column in json.loads(record)]
+        columns = (
+            []
+            if record is None
+            else [record_from(Declared, column) for column in json.loads(record)]
+        )
         declared = {column.name: column for column in columns}
         # A column may have come, or got its name, by an ALTER TABLE elsewhere.
         kept = defaults_of(relation)
