@@ -124,6 +124,11 @@ class Driver(_Runner):
         except Fenced:
             self.leases.pop(process.name, None)
             self.happened("driver fenced")
+        except EpochGone:
+            # A resident of its own had the epoch too, published it, and dropped the log up to it.
+            if epochs.read().published.epoch < epoch.epoch:
+                raise
+            self.happened("epoch published by a resident while its driver ran it")
 
     def delegate(self, process: Process, term: int) -> None:
         """Leave the epochs to a resident, or ask for them back, and hear what it has done."""
