@@ -93,6 +93,17 @@ class Status:
     refusal: str | None = None  # why no rows are taken now
     trouble: str | None = None  # failures since the last epoch was published
     slowest: EpochCost | None = None  # epoch of the last hour, with the operators that took most
+    unreadable: tuple[UnreadableStatus, ...] = ()  # tables that others write
+
+
+@dataclass(frozen=True)
+class UnreadableStatus:
+    """Of a table's rows, those that are left out, and the cells that are read as NULL."""
+
+    table: str
+    rows: int
+    cells: int
+    last: str  # reason
 
 
 def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Status:
@@ -130,6 +141,16 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         refusal=sizes.refusal,
         trouble=_trouble(store),
         slowest=_slowest(costs),
+        unreadable=_unreadable(current, sizes),
+    )
+
+
+def _unreadable(current: PlanVersion, sizes: Sizes) -> tuple[UnreadableStatus, ...]:
+    found = ((name, sizes.unreadable.get(current.tables[name].number)) for name in current.tables)
+    return tuple(
+        UnreadableStatus(name, one.rows, one.cells, one.last)
+        for name, one in sorted(found)
+        if one is not None
     )
 
 
@@ -241,7 +262,16 @@ def render(status: Status) -> Group:
     tables = f"tables: {', '.join(status.tables) or 'none'}"
     parts: list[Table | Text] = [views, _state_table(status)] if status.views else []
     parts += [Text(view.problem, style="red") for view in status.views if view.problem]
+    parts += [Text(_unreadable_told(one), style="yellow") for one in status.unreadable]
     return Group(top, logs, *parts, f"{tables}\n{sizes}\n{driver}{_slowest_told(status)}")
+
+
+def _unreadable_told(found: UnreadableStatus) -> str:
+    """What of a table views do not have; a row counts each time it is read."""
+    return (
+        f"table {found.table}: {found.rows:,} row keys could not be read and were left out, "
+        f"{found.cells:,} cells are NULL; the last: {found.last}"
+    )
 
 
 def _slowest_told(status: Status) -> str:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
+from rich.console import Console
 
 from viewkeep.engine.local import catch_up as run_epochs
+from viewkeep.status import render
+from viewkeep.stores.contract import Unreadable
 
 sys.path.append(str(Path(__file__).parent.parent))
 
@@ -55,6 +61,27 @@ def test_the_database(site: Database, client: httpx.Client, catch_up: CatchUp) -
     assert found["viewkeep_operations_total"] == 27
     while not samples(client)["viewkeep_epoch_seconds_count"]:
         pass  # until the server has seen the epoch
+
+
+def test_what_could_not_be_read(
+    site: Database, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert site.status().unreadable == ()
+    met = {site.catalog.current().tables["votes"].number: Unreadable(2_000, 3, "story: no number")}
+    sizes = replace(site.store.sizes(), unreadable=met)
+    monkeypatch.setattr(site.store, "sizes", lambda: sizes)
+    found = samples(client)
+    assert found['viewkeep_unreadable_total{what="row"}'] == 2_000
+    assert found['viewkeep_unreadable_total{what="cell"}'] == 3
+    (told,) = client.get("/v1/status").json()["unreadable"]
+    assert told == {"table": "votes", "rows": 2_000, "cells": 3, "last": "story: no number"}
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render(site.status()))
+    assert isinstance(console.file, io.StringIO)
+    assert (
+        "table votes: 2,000 row keys could not be read and were left out, 3 cells are NULL; "
+        "the last: story: no number"
+    ) in console.file.getvalue()
 
 
 def test_requests_by_route(client: httpx.Client) -> None:

@@ -168,6 +168,16 @@ class _Standing(Collector):
             yield _gauge("free_bytes", "Bytes that the disk has left.", sizes.free_bytes)
         kept = sum(sizes.log_operations.values())
         yield _gauge("log_operations", "Operations that the logs keep.", kept)
+        rows = sum(one.rows for one in sizes.unreadable.values())
+        cells = sum(one.cells for one in sizes.unreadable.values())
+        unreadable = CounterMetricFamily(
+            "viewkeep_unreadable",
+            "Row keys and cells of tables that others write, which could not be read.",
+            labels=["what"],
+        )
+        unreadable.add_metric(["row"], rows)
+        unreadable.add_metric(["cell"], cells)
+        yield unreadable
         processor = CounterMetricFamily(
             "viewkeep_view_processor_seconds",
             "Processor time of the views that cost most, with their parts of what views share.",

@@ -120,7 +120,7 @@ def test_every_row_key_that_is_written_reads_back(text: str, number: int) -> Non
 def test_any_row_key_is_a_key_or_counted(data: bytes) -> None:
     made = mapping({"a": STRING, "b": INT}, {"n": INT}, key="{a}|{b}")
     found = made.key_of(data)
-    assert (found is None) == (made.bad.rows == 1)
+    assert (found is None) == (made.unreadable.rows == 1)
     if found is not None:
         assert made.row_key(made.key_values(data)) == data
 
@@ -165,11 +165,11 @@ def test_bad_cells_are_null_and_counted() -> None:
     found = made.row_of(b"k", cells)
     assert found is not None
     assert made.row_codec.decode_one(found[1]) == ("k", None, "ok")
-    assert (made.bad.rows, made.bad.cells) == (0, 1)
-    assert "many" in made.bad.last
+    assert (made.unreadable.rows, made.unreadable.cells) == (0, 1)
+    assert "many" in made.unreadable.last
     assert made.row_of(b"k", cells[:1]) is None
     assert made.row_of(b"\xff", cells) is None
-    assert made.bad.rows == 1
+    assert made.unreadable.rows == 1
 
 
 def test_operations() -> None:

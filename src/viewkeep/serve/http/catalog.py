@@ -64,6 +64,10 @@ class Standing(BaseModel):
     slowest: dict[str, Any] | None = Field(
         description="The slowest epoch of the last hour, with the operators that took most of it."
     )
+    unreadable: list[dict[str, Any]] = Field(
+        description="Tables that others write, of which row keys or cells could not be read: how "
+        "many, each time that they were read, and the last reason."
+    )
 
 
 def routes(app: FastAPI, service: Service) -> None:

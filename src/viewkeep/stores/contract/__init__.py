@@ -32,7 +32,7 @@ from viewkeep.stores.contract.rows import (
     KeyRange,
 )
 from viewkeep.stores.contract.state import State, TableSize
-from viewkeep.stores.contract.store import Capabilities, Sizes, Store
+from viewkeep.stores.contract.store import Capabilities, Sizes, Store, Unreadable
 from viewkeep.stores.contract.tables import ABSENT, Kind, Tables, TableWrite
 from viewkeep.stores.contract.versioned import StateWrite, Versioned
 from viewkeep.stores.contract.views import Views
@@ -69,6 +69,7 @@ __all__ = [
     "TableSize",
     "TableWrite",
     "Tables",
+    "Unreadable",
     "Versioned",
     "Views",
     "united",

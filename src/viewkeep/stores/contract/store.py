@@ -31,6 +31,15 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """What of a table's rows, which others write, could not be read, and the last reason."""
+
+    rows: int = 0  # whose keys are none of the table's
+    cells: int = 0  # that are no values of their columns
+    last: str = ""
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Bytes on disk and operations kept, as `status` shows them."""
 
@@ -43,6 +52,7 @@ class Sizes:
     free_bytes: int | None = None  # on the disk
     refusal: str | None = None  # why no rows are taken now
     base_rows: int | None = None  # of all base tables, if the store counts them
+    unreadable: Mapping[int, Unreadable] = field(default_factory=dict)  # base tables by number
 
 
 class Store(ABC):

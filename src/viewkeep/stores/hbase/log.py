@@ -50,10 +50,21 @@ _REGIONS = 4  # of the log table, to begin with
 
 
 class HbaseLog(Log):
-    """The log in one table. `translate` gives the operations of a change, if it is of ours."""
+    """The log in one table.
 
-    def __init__(self, connection: HbaseConnection, table: str, translate: Translate):
+    `translate` gives the operations of a change, if it is of ours; `on_read` is called whenever
+    those of a split have been read.
+    """
+
+    def __init__(
+        self,
+        connection: HbaseConnection,
+        table: str,
+        translate: Translate,
+        on_read: Callable[[], None] = lambda: None,
+    ):
         self._connection, self.table, self._translate = connection, table, translate
+        self._on_read = on_read
 
     def create(self) -> None:
         """Make the table, if it is not there."""
@@ -141,6 +152,7 @@ class HbaseLog(Log):
             for operation in self._translate(change):
                 if tables is None or operation.table in tables:
                     yield operation
+        self._on_read()
 
     def changes(self, split: LogSplit) -> Iterator[RowChange]:
         """The changes of a split, in order."""

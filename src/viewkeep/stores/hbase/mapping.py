@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from viewkeep.codec.keys import MAX_KEY, KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.scalars import to_physical
 from viewkeep.errors import InvalidRow, Unsupported
-from viewkeep.stores.contract import NamedTable
+from viewkeep.stores.contract import NamedTable, Unreadable
 from viewkeep.stores.hbase.encodings import BadBytes, Encoding, encoding
 from viewkeep.stores.hbase.log_table import (
     DELETE_CELLS,
@@ -54,21 +54,12 @@ class KeyPiece(NamedTuple):
     literal: bytes
 
 
-@dataclass
-class Bad:
-    """What could not be read of a table, for people."""
-
-    rows: int = 0
-    cells: int = 0
-    last: str = ""
-
-
 class TableMapping:
     """One table of SQL over one of HBase."""
 
     def __init__(self, shape: NamedTable):
         self.name, self.number, self.schema = shape.name, shape.number, shape.schema
-        self.bad = Bad()
+        self.unreadable = Unreadable()  # as this process has met it
         options = dict(shape.options)
         if unknown := options.keys() - OPTIONS:
             raise Unsupported(
@@ -141,8 +132,8 @@ class TableMapping:
             if self.row_key(values) != row_key:
                 raise BadBytes(f"row key {row_key[:60]!r} is not how these values are written")
         except (BadBytes, InvalidRow) as error:
-            self.bad.rows += 1
-            self.bad.last = str(error)
+            met = self.unreadable
+            self.unreadable = replace(met, rows=met.rows + 1, last=str(error))
             return None
         key = self.key_codec.encode_one(values)
         if len(key) < MAX_KEY:
@@ -233,8 +224,8 @@ class TableMapping:
         try:
             return place[1].decode(data)
         except BadBytes as error:
-            self.bad.cells += 1
-            self.bad.last = f"{self.schema.columns[place[0]].name}: {error}"
+            met, reason = self.unreadable, f"{self.schema.columns[place[0]].name}: {error}"
+            self.unreadable = replace(met, cells=met.cells + 1, last=reason)
             return None
 
 

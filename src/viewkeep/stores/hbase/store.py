@@ -32,6 +32,7 @@ from viewkeep.stores.hbase.connection import PATIENCE, HbaseConnection, NoTable
 from viewkeep.stores.hbase.log import HbaseLog
 from viewkeep.stores.hbase.meta import LOOK, HbaseMeta
 from viewkeep.stores.hbase.tables import HbaseTables, Mappings, located
+from viewkeep.stores.hbase.unreadable import UnreadableCounts
 from viewkeep.stores.hbase.views import MOST_SHARDS, HbaseViews
 
 FORMAT = 1
@@ -58,8 +59,10 @@ class HbaseStore(Store):
         self._connection, self._is_closed = connection, False
         self._mappings, self._namespace = Mappings(), where.namespace
         self.meta: HbaseMeta = HbaseMeta(connection, where.table("meta"))
-        self.log = HbaseLog(connection, where.table("log"), self._mappings.translate)
-        self.tables = HbaseTables(connection, where.namespace, self.log, self._mappings)
+        self._unreadable = unreadable = UnreadableCounts(self.meta, self._mappings)
+        translate = self._mappings.translate
+        self.log = HbaseLog(connection, where.table("log"), translate, unreadable.tell)
+        self.tables = HbaseTables(connection, where.namespace, self.log, self._mappings, unreadable)
         self.views: HbaseViews = HbaseViews(connection, where.namespace, self.meta)
         self.state = state
 
@@ -133,7 +136,7 @@ class HbaseStore(Store):
         used = sum(replica.used_bytes for replica in self.state.replicas)
         head, kept = self.log.head(), self.log.kept()
         operations = {log: at - kept.position(log) for log, at in head.positions.items()}
-        return Sizes(0, used, operations, tables)
+        return Sizes(0, used, operations, tables, unreadable=self._unreadable.read())
 
     def close(self) -> None:
         if not self._is_closed:

@@ -28,7 +28,8 @@ from viewkeep.stores.contract import (
 from viewkeep.stores.hbase.connection import HbaseConnection
 from viewkeep.stores.hbase.log import HbaseLog
 from viewkeep.stores.hbase.log_table import RowChange, WalCell
-from viewkeep.stores.hbase.mapping import Bad, TableMapping
+from viewkeep.stores.hbase.mapping import TableMapping
+from viewkeep.stores.hbase.unreadable import UnreadableCounts
 from viewkeep.stores.hbase.wire import (
     Cell,
     Column,
@@ -69,9 +70,8 @@ class Mappings:
         except KeyError:
             raise StoreError(f"there is no table with number {number}") from None
 
-    def named(self, name: str) -> TableMapping:
-        """The newest table of this name in SQL."""
-        return next(one for one in reversed(self._by_number.values()) if one.name == name)
+    def __iter__(self) -> Iterator[TableMapping]:
+        return iter(list(self._by_number.values()))
 
     def of(self, table: str) -> Sequence[TableMapping]:
         """The tables of SQL over one of HBase."""
@@ -89,10 +89,15 @@ class HbaseTables(Tables):
     parts = 1  # the log does not tell in which part of a table its rows are
 
     def __init__(
-        self, connection: HbaseConnection, namespace: str, log: HbaseLog, mappings: Mappings
+        self,
+        connection: HbaseConnection,
+        namespace: str,
+        log: HbaseLog,
+        mappings: Mappings,
+        unreadable: UnreadableCounts,
     ):
         self._connection, self._namespace = connection, namespace
-        self._log, self._mappings = log, mappings
+        self._log, self._mappings, self._unreadable = log, mappings, unreadable
         self._lock, self._newest = Lock(), 0
 
     def adopt(self, shape: NamedTable) -> None:
@@ -144,10 +149,6 @@ class HbaseTables(Tables):
             self._connection.put(mapping.table, whole)
             self._connection.delete(mapping.table, gone)
         return self._log.after_write(before, written, _SECONDS)
-
-    def bad_of(self, name: str) -> Bad:
-        """What could not be read of a table, by this process since it opened the database."""
-        return self._mappings.named(name).bad
 
     def get(self, table: int, keys: Sequence[bytes], at: Cut | None = None) -> list[bytes | None]:
         _refuse_past(at)
@@ -202,11 +203,13 @@ class HbaseTables(Tables):
                 for cell in reversed(row.cells)  # newest first, so the first of a tie is taken last
             ]
             operations += mapping.operations(row.key or b"", cells, 0)
+        self._unreadable.tell()
         last = rows[-1].key if rows else None
         return CellChunk(operations, last, len(rows) == limit)
 
     def drop(self, table: int, budget: int = 10_000) -> bool:
-        return False  # theirs
+        self._unreadable.forget(table)
+        return False  # the rows are theirs
 
     def check_counts(self, part: int) -> None:
         return  # HBase checks its files
