@@ -139,7 +139,7 @@ class Play:
         made = analyse(
             parse(f"{words} {name} AS {self.views[name]}")[0],
             catalog.resolve,
-            catalog.current().program.joins,
+            catalog.current().program.existing,
         )
         assert isinstance(made, CreateView)
         catalog.create_view(made.view, or_replace=replaces)

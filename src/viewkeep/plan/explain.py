@@ -36,7 +36,7 @@ def _view(program: Program, placement: Placement, known: frozenset[str]) -> Iter
         if isinstance(one, str):
             yield pad + one
             continue
-        lines = _operator(program, one, known, one.id in printed)
+        lines = _operator(program, view.name, one, known, one.id in printed)
         printed.add(one.id)
         waiting.extend((pad + inner, line) for inner, line in reversed(list(lines)))
 
@@ -46,7 +46,7 @@ _INNER = "   "
 
 
 def _operator(
-    program: Program, operator: Operator, known: frozenset[str], printed: bool
+    program: Program, name: str, operator: Operator, known: frozenset[str], printed: bool
 ) -> Iterator[_Line]:
     """An operator with what it reads, unless that is printed above."""
     users = sum(program.uses(name, operator.id) for name in program.placements)
@@ -62,14 +62,54 @@ def _operator(
         return
     for table in operator.tables:
         yield _INNER, f"state {table.number}: {_table(table)}"
-    if isinstance(operator.node, Aggregate) and (chosen := choice(operator.node)):
-        yield _INNER, f"aggregated first: {chosen}"
+    if isinstance(operator.node, Aggregate):
+        if chosen := choice(operator.node):
+            yield _INNER, f"aggregated first: {chosen}"
+        yield from ((_INNER, line) for line in _kept_with(program, name, operator, operator.node))
     for feed in operator.feeds:
         yield from _input(program, operator, feed)
     for port in operator.ports:
         for step in reversed(port.steps):
             yield _INNER, step.title
         yield _INNER, program.by_id[port.producer]
+
+
+def _kept_with(program: Program, name: str, operator: Operator, node: Aggregate) -> Iterator[str]:
+    """The calls of an Aggregate that a view does not read, and the views that do."""
+    read = _columns_read(program, name, operator)
+    others = [other for other in program.placements if other != name]
+    by_views: dict[tuple[str, ...], list[str]] = {}
+    for call in node.aggregates:
+        if call.name not in read:
+            users = [
+                other
+                for other in others
+                if program.uses(other, operator.id)
+                and call.name in _columns_read(program, other, operator)
+            ]
+            by_views.setdefault(tuple(users), []).append(call.title)
+    for views, calls in by_views.items():
+        kept = f"kept with {_list('view', views)}" if views else "kept for no view any more"
+        yield f"{kept}: {', '.join(calls)}"
+
+
+def _list(noun: str, names: Collection[str]) -> str:
+    return f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def _columns_read(program: Program, name: str, operator: Operator) -> set[str]:
+    """The columns of an operator's rows that a view reads, itself or through other operators."""
+    placement = program.placements[name]
+    found = set[str]()
+    if placement.table in operator.tables:
+        found |= {inner for _, inner in placement.columns}
+    for other, feed in program.consumers(operator.id):
+        if other.id in placement.operators:
+            found |= feed.narrowed[0]
+    for other, port in program.readers(operator.id):
+        if other.id in placement.operators:
+            found |= other.ports[port].narrowed[0]
+    return found
 
 
 def _input(program: Program, operator: Operator, feed: OperatorFeed) -> Iterator[_Line]:

@@ -14,6 +14,7 @@ from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Aggregate, Join, Source, Values, View
 from viewkeep.plan.operators import Operator, OperatorFeed, Port, StateTable, Step, producer_id
 from viewkeep.plan.place import place
+from viewkeep.plan.share_groups import Existing
 from viewkeep.types import Column, Schema
 
 __all__ = [
@@ -154,9 +155,11 @@ class Program:
         return {feed.id: feed.producer for feed in feeds if isinstance(feed.producer, str)}
 
     @cached_property
-    def joins(self) -> frozenset[str]:
-        """The ids of the joins, which new views may use too."""
-        return frozenset(op.id for op in self.operators if isinstance(op.node, Join))
+    def existing(self) -> Existing:
+        """The joins and Aggregates, which new views may use too."""
+        kept = [operator.node for operator in self.operators]
+        joins = frozenset(node.id for node in kept if isinstance(node, Join))
+        return Existing(joins).with_aggregates(kept)
 
     @cached_property
     def unasked(self) -> frozenset[str]:

@@ -14,6 +14,7 @@ from viewkeep.plan.connect import connect, fused
 from viewkeep.plan.nodes import ReaderNode, merged
 from viewkeep.plan.passes import PASSES
 from viewkeep.plan.place import place
+from viewkeep.plan.share_groups import share_groups
 from viewkeep.sql.select.query import lower_query
 from viewkeep.sql.statements.definitions import keyed
 from viewkeep.sql.subqueries.decorrelate import decorrelated
@@ -32,6 +33,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("decorrelate", decorrelated),
     *(Stage(change.__name__, change) for change in dict.fromkeys(PASSES)),
     Stage("choose_keys", keyed),
+    Stage("share_groups", share_groups),
     Stage("arrange", ReaderNode.sides),
     Stage("merge", merged),
     Stage("fuse", fused),

@@ -83,7 +83,7 @@ def views(sql: str) -> list[View]:
     """Views in the order of their statements; joins go towards those of the views before."""
     known, found = tables(), list[View]()
     for tree in parse(sql):
-        statement = analyse(tree, known.get, program(found).joins)
+        statement = analyse(tree, known.get, program(found).existing)
         assert isinstance(statement, CreateView)
         known[statement.view.name] = statement.view
         found.append(statement.view)
@@ -173,6 +173,7 @@ TEXTS: dict[str, Callable[[str], str]] = {
     "qualify": _qualified,
     "decorrelate": lambda sql: show(query(sql).node),
     "choose_keys": _keyed,
+    "share_groups": _keyed,
     "arrange": _arranged,
     "merge": _arranged,
     "fuse": _fused,

@@ -19,6 +19,7 @@ from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import CatalogError, UnknownName, Unsupported
 from viewkeep.expr import Scalar
 from viewkeep.plan.nodes import Source, View
+from viewkeep.plan.share_groups import Existing
 from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.statements import nodes as st
 from viewkeep.sql.statements.analyse import analyse
@@ -42,6 +43,10 @@ class Desired:
     views: dict[str, st.CreateView] = field(default_factory=dict)  # new ones and others
     named: dict[str, Source | View] = field(default_factory=dict)  # all that the program names
     written_again: set[str] = field(default_factory=set)  # that the program does not name
+    existing: Existing = field(init=False)  # what is kept, also for views of the program before
+
+    def __post_init__(self) -> None:
+        self.existing = self.basis.program.existing
 
     @staticmethod
     def of(
@@ -108,7 +113,7 @@ class Desired:
         if kind != "TABLE" and known is not None and self._is_same(tree, known):
             self.named[name] = known
             return
-        statement = analyse(tree, self._resolve, self.basis.program.joins)
+        statement = analyse(tree, self._resolve, self.existing)
         if isinstance(statement, st.CreateTable):
             self._take_table(statement)
         elif isinstance(statement, st.CreateView):
@@ -149,6 +154,7 @@ class Desired:
         name = wanted.view.name
         if self._there.get(name) != wanted.view or name in self.basis.leaving:
             self.views[name] = replace(wanted, or_replace=True, if_not_exists=False)
+            self.existing = self.existing.with_view(wanted.view)
         self.named[name] = wanted.view
 
     def _resolve(self, name: str) -> Source | View:
@@ -172,10 +178,11 @@ class Desired:
             return self.views[name].view
         below = self._resolved(view)
         if any(read in self.views for read in below):
-            again = written_again(view, self.views, self._resolve, self.basis.program.joins)
+            again = written_again(view, self.views, self._resolve, self.existing)
             if again.view != view:
                 self.views[name] = again
                 self.written_again.add(name)
+                self.existing = self.existing.with_view(again.view)
             return again.view
         return view
 

@@ -39,7 +39,7 @@ def broken_views(
                 view,
                 {wanted.name, *rewritten},
                 lambda name: new if name == wanted.name else rewritten.get(name) or resolve(name),
-                plan.program.joins,
+                plan.program.existing,
             ).view
         except CatalogError as error:
             broken[view.name] = str(error.__cause__ or error)

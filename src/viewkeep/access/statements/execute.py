@@ -276,7 +276,7 @@ class StatementRunner:
         assert tree is not None
         try:
             made = bound(tree, [constant_tree(value) for value in values])
-            analyse(made, self._resolver(made), current.program.joins)
+            analyse(made, self._resolver(made), current.program.existing)
         except ViewkeepError:
             return False  # the statement as it is written says what is wrong
         template.checked = current
@@ -297,7 +297,7 @@ class StatementRunner:
         """Analyse a statement; a query that we do not answer goes to DuckDB, unless `ours`."""
         whole = tree.copy() if isinstance(tree, exp.Query) else None  # analysis changes it
         try:
-            statement = analyse(tree, self._resolver(tree), basis.program.joins)
+            statement = analyse(tree, self._resolver(tree), basis.program.existing)
         except (Unsupported, UnknownName) as refused:
             if whole is None or ours:
                 raise
@@ -331,12 +331,13 @@ class StatementRunner:
         basis = self._reader.current()
         made: dict[str, View] = {}
         wanted: list[st.CreateView] = []
+        existing = basis.program.existing
 
         def resolve(name: str) -> Source | View:
             return made.get(name) or self._resolve(name)
 
         for tree in parse(text):
-            statement = analyse(tree, resolve, basis.program.joins)
+            statement = analyse(tree, resolve, existing)
             if not isinstance(statement, st.CreateView):
                 raise Unsupported(
                     "only views are created together",
@@ -346,6 +347,7 @@ class StatementRunner:
             name = statement.view.name
             if not (statement.if_not_exists and (name in made or name in basis.views)):
                 made[name] = statement.view
+                existing = existing.with_view(statement.view)
             wanted.append(statement)
         self._catalog.create_views(wanted, basis)
         return list(made)
@@ -371,8 +373,8 @@ class StatementRunner:
             return f"{what} is a base table; EXPLAIN is for views and queries"
         if len(what.split()) == 1:
             raise self._reader.unknown(what)
-        joins = current.program.joins
-        statements = [analyse(tree, self._resolve, joins) for tree in parse(what)]
+        existing = current.program.existing
+        statements = [analyse(tree, self._resolve, existing) for tree in parse(what)]
         return "\n\n".join(self._explained(statement, code) for statement in statements)
 
     def _resolve(self, name: str) -> Source | View:

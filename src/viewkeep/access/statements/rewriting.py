@@ -12,6 +12,7 @@ from viewkeep.access.definitions import create_view, in_order
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import CatalogError, SqlError
 from viewkeep.plan.nodes import View
+from viewkeep.plan.share_groups import Existing
 from viewkeep.sql.parse.syntax import parse
 from viewkeep.sql.relations.scope import Resolve
 from viewkeep.sql.statements import nodes as st
@@ -35,7 +36,7 @@ def readers_again(
         if view.name in made or made.keys().isdisjoint(view.reads):
             continue
         statement = written_again(
-            view, made, lambda name: made.get(name) or resolve(name), basis.program.joins
+            view, made, lambda name: made.get(name) or resolve(name), basis.program.existing
         )
         made[view.name] = statement.view
         again.append(statement)
@@ -43,12 +44,12 @@ def readers_again(
 
 
 def written_again(
-    view: View, changed: Collection[str], resolve: Resolve, joins: Collection[str]
+    view: View, changed: Collection[str], resolve: Resolve, existing: Existing
 ) -> st.CreateView:
     """A view by its own SQL, over those that it reads and that have changed."""
     try:
         (tree,) = parse(create_view(view))
-        statement = analyse(tree, resolve, joins)
+        statement = analyse(tree, resolve, existing)
     except SqlError as error:
         below = ", ".join(name for name in view.reads if name in changed)
         raise CatalogError(

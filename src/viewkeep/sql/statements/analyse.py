@@ -6,12 +6,11 @@ would work. Names are case-insensitive and kept in lower case.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from sqlglot import exp
 
 from viewkeep.errors import SqlSyntaxError, Unsupported
 from viewkeep.plan.arrays import refuse_arrays
+from viewkeep.plan.share_groups import NOTHING, Existing
 from viewkeep.sql.parse.limits import too_nested
 from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.parse.validate import refuse_rest
@@ -33,10 +32,10 @@ from viewkeep.sql.statements.writes import delete, insert, update
 __all__ = ["analyse", "make_view"]
 
 
-def analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str] = ()) -> Statement:
+def analyse(tree: exp.Expr, resolve: Resolve, existing: Existing = NOTHING) -> Statement:
     """The statement that a syntax tree stands for; `resolve` knows the tables and views.
 
-    `existing` are the ids of joins that are kept already, which a new view prefers.
+    `existing` are the joins and Aggregates that are kept already, which a new view prefers.
     """
     try:
         refuse_rest(tree)
@@ -50,7 +49,7 @@ def analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str] = ()) ->
     return statement
 
 
-def _analyse(tree: exp.Expr, resolve: Resolve, existing: Collection[str]) -> Statement:
+def _analyse(tree: exp.Expr, resolve: Resolve, existing: Existing) -> Statement:
     if isinstance(tree, exp.Query):
         return Select(lower_query(tree, resolve))
     if isinstance(tree, exp.Create):
@@ -79,7 +78,7 @@ def _describe(tree: exp.Describe) -> Describe:
     return Describe(name_of(tree.this))
 
 
-def _command(tree: exp.Command, resolve: Resolve, existing: Collection[str]) -> Statement:
+def _command(tree: exp.Command, resolve: Resolve, existing: Existing) -> Statement:
     word = str(tree.this).upper()
     rest = tree.expression.name if isinstance(tree.expression, exp.Expr) else ""
     first = next(iter(rest.split(None, 1)), "").upper()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from viewkeep.expr import Ref
 from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Arrange, KeyPart, Node, Source, View
 from viewkeep.plan.passes import optimise
+from viewkeep.plan.share_groups import NOTHING, Existing, share_groups
 from viewkeep.sql.parse.hints import aggregate_first
 from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.relations.scope import Resolve, find, refuse_duplicates
@@ -29,8 +30,8 @@ from viewkeep.sql.statements.nodes import (
 )
 
 
-def create(tree: exp.Create, resolve: Resolve, existing: Collection[str] = ()) -> Statement:
-    """CREATE TABLE, VIEW or INDEX. `existing` are the ids of joins that are kept already."""
+def create(tree: exp.Create, resolve: Resolve, existing: Existing = NOTHING) -> Statement:
+    """CREATE TABLE, VIEW or INDEX. `existing` is what is kept already."""
     kind = str(tree.args.get("kind") or "").upper()
     exists, replace = bool(tree.args.get("exists")), bool(tree.args.get("replace"))
     if exists and replace:
@@ -66,22 +67,23 @@ def make_view(
     query: Query,
     reads: Iterable[str],
     shown: tuple[str, ...] = (),
-    existing: Collection[str] = (),
+    existing: Existing = NOTHING,
     aggregate_first: bool | None = None,
 ) -> View:
     """The view that keeps a query: its rows under the query's order, then the row key.
 
-    `reads` are the tables and views that its SQL names; joins go towards those `existing`, and
-    `aggregate_first` is what a hint says.
+    `reads` are the tables and views that its SQL names; joins and Aggregates go towards those
+    `existing`, and `aggregate_first` is what a hint says.
     """
     query = top(query)
     columns = query.columns
     wanted = {inner for _, inner in columns} | {part.name for part in query.order}
-    below = optimise(query.node, wanted, existing, aggregate_first)
+    below = optimise(query.node, wanted, existing.joins, aggregate_first)
     if shown:
         columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
     node = keyed(below, query.order, [inner for _, inner in columns])
     view = View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
+    view = dataclasses.replace(view, node=share_groups(node, existing, root(view)))
     connect([root(view)])  # what has too many branches is refused before anything is stored
     return view
 
@@ -130,7 +132,7 @@ def statement_text(tree: exp.Create) -> str:
     return text_of(bare)
 
 
-def _view(tree: exp.Create, resolve: Resolve, existing: Collection[str]) -> View:
+def _view(tree: exp.Create, resolve: Resolve, existing: Existing) -> View:
     name, inner = name_of(tree.this), tree.args["expression"]
     common = {cte.alias.lower() for cte in inner.find_all(exp.CTE)}
     reads: list[str] = []
