@@ -146,8 +146,8 @@ def tell_costs(store: Store) -> None:
 
 def _epoch_cost(published: Published, processor: float, operators: Tally) -> EpochCost:
     top = nlargest(_NAMED, operators.items(), key=lambda item: item[1])
-    named = tuple((name, round(seconds, 4), rows) for name, (seconds, rows) in top)
-    took = round(published.seconds, 4), published.operations, round(processor, 4)
+    named = tuple((name, round(seconds, 6), rows) for name, (seconds, rows) in top)
+    took = round(published.seconds, 4), published.operations, round(processor, 6)
     return EpochCost(published.epoch, published.at, *took, named)
 
 

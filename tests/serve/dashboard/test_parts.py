@@ -184,7 +184,9 @@ def test_every_kind_of_node_has_a_sign() -> None:
     drawn = {"table", "values", "view", "arrangement"}
     operators = [OperatorNode]
     for kind in operators:
-        operators += kind.__subclasses__()
+        operators += [
+            one for one in kind.__subclasses__() if one.__module__.startswith("viewkeep.")
+        ]
         if not kind.__name__.endswith("Node") and kind.__name__ != "Arrange":
             drawn.add(kind.__name__.lower())
     assert {"threshold", "delta", "topk", "window", "join", "aggregate"} <= drawn
