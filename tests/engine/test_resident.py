@@ -295,8 +295,8 @@ def test_an_attempt_that_was_replaced_tells_nothing_late(
 
     monkeypatch.setattr(resident._Resident, "report", report_but_the_first)
     store, source, told = with_views(history), random.Random(8), list[Published]()
+    write_something(history, source)  # before the task, so that its first epoch has all of it
     with Task(store, given(lease)) as task:
-        write_something(history, source)
         await_head(store)
         until(lambda: attempts)
         task.attempt()
