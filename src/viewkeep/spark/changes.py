@@ -144,7 +144,12 @@ class ViewChanges(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if (part := self._part(start)) is not None:
             return part
         if self._last is None:
-            return self._newest(start)
+            newest = self._newest(start)
+            if newest is start or (part := self._part(start)) is None:
+                return newest
+            # More epochs were published in between than a batch may hold.
+            Epochs(borrow_store(self._url)).unpin(self._pins.pop(newest["pin"]))
+            return part
         if self._last["epoch"] <= start.get("epoch", -1):
             return start
         return {**self._last, "before": start.get("pin")}
