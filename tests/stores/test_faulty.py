@@ -97,7 +97,7 @@ def test_state_can_be_delivered_twice(tmp_path):
 
 
 PARTS = {"log": Log, "tables": Tables, "state": State, "views": Views, "meta": Meta}
-NOTHING = ("check_counts", "apply", "revert", "close")  # is what they return
+NOTHING = ("adopt", "check_counts", "learn", "apply", "revert", "close")  # is what they return
 
 
 def methods(kind: type) -> list[str]:

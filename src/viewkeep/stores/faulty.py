@@ -20,7 +20,7 @@ Fault = Literal["before", "after", "twice"]
 _PARTS = {"log": Log, "tables": Tables, "state": State, "views": Views, "meta": Meta}
 METHODS = frozenset(
     {f"{part}.{name}" for part, kind in _PARTS.items() for name in dir(kind) if name[0] != "_"}
-    | {"ticks", "wait", "sizes", "close"}
+    | {"learn", "ticks", "wait", "sizes", "close"}
 )
 # Calls the contract lets anyone repeat; duplicating others would change their meaning.
 REPEATABLE = frozenset(

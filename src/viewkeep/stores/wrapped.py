@@ -5,7 +5,7 @@ Law: but for what a wrapper's `call` does, every call of every part is the inner
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from viewkeep.cells import CellOperation
@@ -22,6 +22,8 @@ from viewkeep.stores.contract import (
     LogBatch,
     LogSplit,
     Meta,
+    NamedTable,
+    NamedView,
     Sizes,
     State,
     StateWrite,
@@ -48,6 +50,9 @@ class WrappedStore(Store):
     def call(self, method: str, act: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Do the call; what it returns is what the caller gets."""
         return act(*args, **options)
+
+    def learn(self, tables: Iterable[NamedTable], views: Callable[[], Iterable[NamedView]]) -> None:
+        self.call("learn", self.inner.learn, tables, views)
 
     def ticks(self) -> object:
         return self.call("ticks", self.inner.ticks)
@@ -107,6 +112,9 @@ class WrappedLog(Log):
 class WrappedTables(Tables):
     def __init__(self, store: WrappedStore, inner: Tables):
         self._store, self.inner, self.parts = store, inner, inner.parts
+
+    def adopt(self, shape: NamedTable) -> None:
+        self._store.call("tables.adopt", self.inner.adopt, shape)
 
     def write(self, writes: Sequence[TableWrite]) -> Cut:
         return cast(Cut, self._store.call("tables.write", self.inner.write, writes))
