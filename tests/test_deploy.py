@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.serve.metrics import Figures, Metrics
 
 if TYPE_CHECKING:

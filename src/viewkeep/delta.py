@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-import polars as pl
+from viewkeep.deferred import np, pl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +38,7 @@ def chosen(frame: pl.DataFrame, which: NDArray[np.bool_]) -> pl.DataFrame:
 
 def weights(count: int, weight: int) -> pl.Series:
     """The column in which so many rows have this weight."""
-    return pl.Series(WEIGHT, np.full(count, weight, np.int64))
+    return pl.Series(WEIGHT, [weight], pl.Int64).new_from_index(0, count)
 
 
 def consolidate(delta: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

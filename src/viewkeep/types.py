@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-import polars as pl
-import pyarrow as pa
+from viewkeep.deferred import pa, pl
 
 _ARRAY = "ARRAY<"
 

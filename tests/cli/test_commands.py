@@ -12,7 +12,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import viewkeep
-from viewkeep.cli import app
+from viewkeep.cli import MODULES
+from viewkeep.cli.commands import app
 from viewkeep.engine.failures import set_aside
 from viewkeep.engine.local import catch_up
 
@@ -80,6 +81,23 @@ def test_commands_are_the_documented_ones() -> None:
             if option not in (None, "--help"):
                 assert option in section, f"{name} {option} is not documented"
         assert "Example" in (command.help or ""), f"{name} --help shows no example"
+
+
+def test_a_command_is_found_in_its_module() -> None:
+    """`main` imports the module of one command; that one must be there."""
+    assert set(MODULES) == set(COMMANDS)
+    for name, module in MODULES.items():
+        found = get_command(app).commands[name]  # type: ignore[attr-defined]
+        homes = {
+            function.__module__
+            for function in (found.callback, *(one.callback for one in _parts(found)))
+            if function is not None
+        }
+        assert homes == {f"viewkeep.cli.{module}"}, name
+
+
+def _parts(command: Any) -> list[Any]:
+    return list(getattr(command, "commands", {}).values())
 
 
 def test_help_and_version() -> None:

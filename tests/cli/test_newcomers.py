@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import viewkeep
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.serve.server import Server
 from viewkeep.serve.settings import Settings
 

@@ -22,7 +22,7 @@ import pytest
 from typer.testing import CliRunner
 
 import viewkeep
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.cli.top import sparkline
 from viewkeep.engine.epochs import Epochs, Limits
 from viewkeep.engine.local import advance, catch_up

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.cli.users import PASSWORD_VARIABLE
 from viewkeep.serve.users import read_users
 

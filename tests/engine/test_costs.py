@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from typer.testing import CliRunner
 
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.engine import costs
 from viewkeep.engine.costs import Costs, note_costs, read_costs, tell_costs
 from viewkeep.engine.epochs import Published

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.errors import InvalidSetting
 from viewkeep.serve.server import Server
 from viewkeep.serve.settings import Settings

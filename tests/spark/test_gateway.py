@@ -9,7 +9,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.spark import gateway
 from viewkeep.spark.session import running
 

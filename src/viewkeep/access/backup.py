@@ -22,12 +22,11 @@ from io import BytesIO
 from pathlib import Path
 from zlib import crc32
 
-import polars as pl
-
 from viewkeep.access.definitions import create_statements
 from viewkeep.access.ranges import EVERYTHING
 from viewkeep.access.reads import DatabaseReader, ReadPoint
 from viewkeep.access.relations import TableRelation
+from viewkeep.deferred import pl
 from viewkeep.errors import BackupError
 from viewkeep.stores.contract import Store
 

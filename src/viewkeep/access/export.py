@@ -15,13 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import polars as pl
-import pyarrow as pa
-
 from viewkeep.access.definitions import create_table
 from viewkeep.access.ranges import CHUNK, EVERYTHING
 from viewkeep.access.reads import At, DatabaseReader
 from viewkeep.access.relations import TableRelation
+from viewkeep.deferred import pa, pl
 from viewkeep.errors import InvalidRow, UnknownName
 
 if TYPE_CHECKING:

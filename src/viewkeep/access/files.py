@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-import pyarrow as pa
-
+from viewkeep.deferred import pa
 from viewkeep.errors import InvalidRow
 
 FORMATS = {

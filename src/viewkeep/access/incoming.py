@@ -11,10 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-import polars as pl
-import pyarrow as pa
-
 from viewkeep.codec.scalars import in_decimal, to_physical, to_python
+from viewkeep.deferred import pa, pl
 from viewkeep.errors import InvalidRow
 from viewkeep.types import BIGINT, STRING, Column, DataType, Schema
 

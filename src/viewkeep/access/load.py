@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from viewkeep.access.files import DataFile, LoadBatches, data_files, sliced
 from viewkeep.access.incoming import as_polars, conform, is_frame, parse_value
 from viewkeep.access.writes import LOAD_ROWS, BaseTable
+from viewkeep.deferred import pa
 from viewkeep.errors import DuplicateKey, InvalidRow
 from viewkeep.stores.contract import TableWrite
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Any
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.errors import InvalidRow, TypeMismatch, UnknownName
 from viewkeep.types import DataType, Schema
 

@@ -13,14 +13,13 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-import polars as pl
-
 from viewkeep.access.ranges import Fits, ScanBounds, chunks, merged
 from viewkeep.access.writes import BaseTable, Key, key_columns, key_tuple
 from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.codec.patterns import KeyPattern
 from viewkeep.codec.rows import RowCodec
+from viewkeep.deferred import pl
 from viewkeep.errors import InvalidRow
 from viewkeep.plan.program import Placement
 from viewkeep.stores.contract import Changed, Chunk, Cut, Store

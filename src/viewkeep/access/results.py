@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-import pyarrow as pa
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from viewkeep.deferred import pa, pl
 from viewkeep.types import DataType
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
 SHOWN_ROWS = 40  # rows that `repr` shows
 _PIECE_ROWS = 2_000  # rows that are made Python's values at once
@@ -41,7 +37,7 @@ class Result:
         how: str = "",
         next: str | None = None,
     ):
-        self._made: pl.DataFrame | None = pl.DataFrame() if frame is None else frame
+        self._made: pl.DataFrame | None = frame  # None: it is made of the rows when asked for
         self._rows: Sequence[tuple[Any, ...]] = ()
         self._names: list[str] = []
         self._types: list[DataType] = []
@@ -131,6 +127,8 @@ class Result:
     def __repr__(self) -> str:
         if not self.columns:
             return self.message or "(no rows)"
+        from rich.console import Console
+
         console = Console(width=120, color_system=None, force_terminal=False)
         with console.capture() as capture:
             console.print(self.table())
@@ -166,6 +164,9 @@ def _table(
     more: int = 0,
 ) -> Table:
     """Of columns given by name and whether they are numbers."""
+    from rich.markup import escape
+    from rich.table import Table
+
     caption = f"... and {more:,} more" if more > 0 else None
     table = Table(title=title, caption=caption, header_style="bold", caption_justify="left")
     for name, numbers in columns:

@@ -14,11 +14,10 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeAlias, cast
 
-import polars as pl
-
 from viewkeep.access.incoming import as_polars, check_columns, conform, is_frame
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.tablerows import Newer
+from viewkeep.deferred import pl
 from viewkeep.errors import Corrupt, DuplicateKey, InvalidRow
 from viewkeep.plan.nodes import Source
 from viewkeep.stores.contract import ABSENT, Kind, Tables, TableWrite

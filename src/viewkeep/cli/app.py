@@ -64,6 +64,7 @@ Url = Annotated[
         metavar="URL", help=f"The database, for example news.vk. Default: ${URL_VARIABLE}."
     ),
 ]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or view.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Master = Annotated[
     str | None, typer.Option(help="The Spark master. Default: local\\[*].", show_default=False)

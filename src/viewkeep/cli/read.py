@@ -7,18 +7,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.live import Live
 
 import viewkeep
-from viewkeep.cli.app import At, Json, Url, UrlCommand, app, point_of
-from viewkeep.cli.defer import defer
+from viewkeep.cli.app import At, Json, Name, Url, UrlCommand, app, point_of
 from viewkeep.cli.output import console, print_json, print_result
 
 if TYPE_CHECKING:
     from viewkeep.database import Database
     from viewkeep.types import Schema
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or view.")]
 Bound = list[str] | None
 
 
@@ -36,7 +33,6 @@ def get(
 
     Example: viewkeep get news.vk story_scores 42
     """
-    defer()
     with viewkeep.open(url, create=False) as db:
         row = db.get(name, _key(db, name, key or []), at=point_of(at))
     if row is None:
@@ -135,7 +131,6 @@ def status(
 
     Example: viewkeep status news.vk --watch
     """
-    defer()
     with viewkeep.open(url, create=False) as db:
         if as_json:
             print_json(asdict(db.status()))
@@ -148,6 +143,8 @@ def status(
 
 
 def _watch(db: Database, interval: float) -> None:
+    from rich.live import Live
+
     from viewkeep.status import render
 
     with Live(render(db.status()), console=console, auto_refresh=False) as live:

@@ -12,7 +12,6 @@ import typer
 
 import viewkeep
 from viewkeep.cli.app import Json, Url, UrlCommand, app
-from viewkeep.cli.defer import defer
 from viewkeep.cli.output import console, print_json, print_result
 from viewkeep.errors import ViewkeepError
 
@@ -71,7 +70,6 @@ def sql(
 
     Examples: viewkeep sql news.vk "SELECT * FROM stories LIMIT 5", viewkeep sql news.vk -f site.sql
     """
-    defer()
     with viewkeep.open(url) as db:
         if text is not None and file is not None:
             raise typer.BadParameter("give the statements as an argument or by --file, not both")

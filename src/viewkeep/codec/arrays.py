@@ -12,10 +12,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-import pyarrow as pa
-
 from viewkeep.codec.packed import gather_ranges, scatter_ranges, starts_of
 from viewkeep.codec.physical import (
     NUMPY,
@@ -26,6 +22,7 @@ from viewkeep.codec.physical import (
     variable_series,
     variable_values,
 )
+from viewkeep.deferred import np, pa, pl
 from viewkeep.types import DataType
 
 if TYPE_CHECKING:

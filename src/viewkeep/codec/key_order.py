@@ -13,11 +13,9 @@ from operator import lt
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.packed import Packed, list_rows
 from viewkeep.codec.physical import FEW, binary_series, packed_series
+from viewkeep.deferred import np, pl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,9 +75,10 @@ def rising(keys: Sequence[bytes] | Packed | pl.Series) -> bool:
             strings = np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").reshape(-1)
             return bool((strings[1:] > strings[:-1]).all())
         keys = binary_series("", keys)
-    if isinstance(keys, pl.Series):
-        return bool((keys.slice(1) > keys.slice(0, max(len(keys) - 1, 0))).all())
-    return all(map(lt, keys, islice(keys, 1, None)))
+    # A list is asked for first: polars is not loaded for it.
+    if isinstance(keys, list) or not isinstance(keys, pl.Series):
+        return all(map(lt, keys, islice(keys, 1, None)))
+    return bool((keys.slice(1) > keys.slice(0, max(len(keys) - 1, 0))).all())
 
 
 def order(keys: Packed) -> NDArray[np.int64]:

@@ -29,9 +29,6 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.packed import (
     Packed,
     listed,
@@ -62,6 +59,7 @@ from viewkeep.codec.rowsource import (
 from viewkeep.codec.rowsource import MAX_KEY as MAX_KEY
 from viewkeep.codec.rowsource import bounded as bounded
 from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.deferred import np, pl
 from viewkeep.errors import Corrupt, InvalidRow, Unsupported
 from viewkeep.types import DataType
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
+from viewkeep.deferred import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

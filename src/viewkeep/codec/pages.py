@@ -19,10 +19,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from viewkeep.codec.key_order import differing
 from viewkeep.codec.packed import Packed, gather_ranges, list_rows, slice_out, starts_of, windows
+from viewkeep.deferred import np
 from viewkeep.errors import Corrupt
 
 if TYPE_CHECKING:

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import polars as pl
-import pyarrow as pa
-
 from viewkeep.codec.packed import ABSENT_LENGTH, Packed, starts_of
+from viewkeep.deferred import np, pa, pl
 from viewkeep.errors import InvalidRow
 from viewkeep.types import DataType
 

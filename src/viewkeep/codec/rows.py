@@ -22,9 +22,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.arrays import array_series, array_values
 from viewkeep.codec.packed import (
     Packed,
@@ -54,6 +51,7 @@ from viewkeep.codec.rowsource import (
     unknown_version,
 )
 from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.deferred import np, pl
 from viewkeep.errors import Corrupt, InvalidRow
 from viewkeep.types import Column
 

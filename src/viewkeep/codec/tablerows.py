@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.rows import RowCodec
 from viewkeep.codec.rowsource import Generated, unknown_version
 from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.deferred import np, pl
 from viewkeep.errors import Conflict, Corrupt
 from viewkeep.types import Column, DataType
 

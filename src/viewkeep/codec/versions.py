@@ -15,9 +15,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from viewkeep.codec.packed import Packed, prefixed
+from viewkeep.deferred import np
 from viewkeep.errors import Corrupt
 
 _ENTRY = struct.Struct("<Qi")

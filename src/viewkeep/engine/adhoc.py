@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.batches import filter_batches, project_batches
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.operators import EXECUTORS

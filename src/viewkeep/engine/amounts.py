@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.stores.contract import ROW_BYTES
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.budget import MIB, Budget
 from viewkeep.expr import Call, Expr
 from viewkeep.ops.evaluate import compute, project

@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.fanout import fan_out
 from viewkeep.engine.rows.delta import TooMany
 from viewkeep.errors import Corrupt, EpochGone, Fenced, OperatorFailed, StoreError

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import polars as pl
-
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series
 from viewkeep.codec.rows import RowCodec
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, weights
 from viewkeep.engine.blame import Blame
 from viewkeep.engine.loading import LoadChunk

@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.packed import Packed
+from viewkeep.deferred import np, pl
 from viewkeep.delta import chosen, without
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.frames import Body, to_body

@@ -12,12 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import hash_keys, order, rising
 from viewkeep.codec.physical import packed_series
 from viewkeep.codec.rows import RowCodec
+from viewkeep.deferred import np, pl
 from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.engine.steps import run_steps
 from viewkeep.expr import Expr

@@ -11,12 +11,10 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import differing
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import binary_series, packed_series
+from viewkeep.deferred import np, pl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
-
 from viewkeep.codec.keys import KEPT
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, WEIGHT, weighted
 from viewkeep.engine.batches import width
 from viewkeep.engine.budget import Budget

@@ -15,10 +15,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeAlias
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import hash_keys
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.amounts import amount, amount_of, row_amounts
 from viewkeep.engine.exchange import VALUES, Exchanged, Frames, Item

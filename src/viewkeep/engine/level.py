@@ -11,9 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.delta import HOME, KEY, WEIGHT, chosen, without
 from viewkeep.engine import amounts
 from viewkeep.engine.amounts import amount

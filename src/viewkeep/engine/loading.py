@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeAlias
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY
 from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan

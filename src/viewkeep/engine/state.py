@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
-
 from viewkeep.codec.packed import Packed
+from viewkeep.deferred import pl
 from viewkeep.engine.amounts import amount_of
 from viewkeep.plan.program import StateTable
 from viewkeep.stores.contract import Chunk, Floor, Found, KeyRange, StateWrite, Store

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import HOME, KEY, WEIGHT
 from viewkeep.ops.evaluate import filter_rows, project
 from viewkeep.plan.program import Step

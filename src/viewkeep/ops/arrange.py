@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import polars as pl
-
 from viewkeep.codec.key_order import order, rising
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.physical import packed_series
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, WEIGHT, consolidate
 from viewkeep.errors import PipelineError
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-import polars as pl
-
 from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.deferred import pl
 from viewkeep.expr import Call, Expr, Lit, Ref, Scalar, calls, rebuilt
 from viewkeep.ops.functions import FUNCTIONS, Site
 from viewkeep.ops.functions.casts import in_years

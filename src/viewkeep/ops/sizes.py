@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.expr import Call, Expr, Lit, Ref
 from viewkeep.ops.functions.strings import LONGEST_REPEATED
 

@@ -15,9 +15,7 @@ from itertools import accumulate
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.expr import Expr, Lit
 from viewkeep.ops.evaluate import project
 from viewkeep.types import DataType

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-import polars as pl
-
 from viewkeep.codec.keys import GROUP_BYTES, KeyCodec, bounded_all, group_prefix, key_series
 from viewkeep.codec.packed import longest
 from viewkeep.codec.rows import RowCodec
+from viewkeep.deferred import pl
 from viewkeep.expr import Expr, references
 from viewkeep.plan.nodes import Filter, KeyPart, OperatorNode, Project, Source, Values
 from viewkeep.types import Column

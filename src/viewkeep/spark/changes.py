@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-import polars as pl
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from viewkeep.access.reads import view_failed
 from viewkeep.access.relations import ViewRelation
+from viewkeep.deferred import pa, pl
 from viewkeep.engine.epochs import Epochs, Pin
 from viewkeep.engine.identity import database_id
 from viewkeep.engine.programs import load_plan, newest_plan

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import polars as pl
-import pyarrow as pa
 from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from viewkeep.deferred import pa, pl
 from viewkeep.types import Column, DataType
 
 _SPARK: dict[str, st.DataType] = {

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -31,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructField, StructType
 
 from viewkeep.access.reads import view_failed
+from viewkeep.deferred import pa
 from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading

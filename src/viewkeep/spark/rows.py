@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-import polars as pl
-
 from viewkeep.access.writes import BaseTable
 from viewkeep.codec.key_order import hash_key
 from viewkeep.codec.keys import KeyCodec
+from viewkeep.deferred import pl
 from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.programs import table_history
 from viewkeep.plan.nodes import Source

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 
-import polars as pl
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -26,6 +24,7 @@ from pyspark.sql.datasource import (
 from viewkeep.access.incoming import conform
 from viewkeep.access.writes import BaseTable
 from viewkeep.catalog import Catalog
+from viewkeep.deferred import pa, pl
 from viewkeep.engine.programs import PlanVersion, newest_plan
 from viewkeep.errors import Conflict, InvalidRow, UnknownName
 from viewkeep.stores import borrow_store

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import polars as pl
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +25,7 @@ from viewkeep.access.damage import damaged_logs, damaged_tables
 from viewkeep.access.live import lost_rows
 from viewkeep.access.reads import view_failed
 from viewkeep.catalog import Catalog
+from viewkeep.deferred import pl
 from viewkeep.engine.epochs import Epochs, Pin
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.errors import CatalogError, NotReady, ViewkeepError

@@ -15,7 +15,10 @@ With pytest, the fixture `viewkeep_db` gives a new one to each test.
 
 from __future__ import annotations
 
-from viewkeep.database import Database, in_memory
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from viewkeep.database import Database
 
 __all__ = ["database"]
 
@@ -32,6 +35,9 @@ def database(
 
     `viewkeep.open(":memory:")` is the same with the defaults.
     """
+    # pytest imports this package at its start, also where no test asks for a database.
+    from viewkeep.database import in_memory
+
     options = {"nodes": nodes, "shards": shards if shards is not None else nodes}
     chosen = {name: value for name, value in options.items() if value is not None}
     return in_memory(chosen, each_write=each_write)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from viewkeep.testing import database
+
 if TYPE_CHECKING:
     from viewkeep import Database
 
@@ -14,8 +16,5 @@ if TYPE_CHECKING:
 @pytest.fixture
 def viewkeep_db() -> Iterator[Database]:
     """An empty database in memory, whose views hold each write at once."""
-    # Imported here: pytest loads every plugin at its start, also where no test asks for it.
-    from viewkeep.testing import database
-
     with database() as db:
         yield db

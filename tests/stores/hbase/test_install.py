@@ -11,7 +11,7 @@ import pytest
 from tests.stores.hbase.conftest import Cluster
 from typer.testing import CliRunner
 
-from viewkeep.cli import app
+from viewkeep.cli.commands import app
 from viewkeep.errors import StoreError
 from viewkeep.stores.hbase.connection import HbaseConnection
 from viewkeep.stores.hbase.install import InstallTarget

@@ -25,9 +25,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-import pyarrow as pa
-
+from viewkeep.deferred import pa, pl
 from viewkeep.engine.budget import MIB, Budget
 from viewkeep.errors import QueryTooLarge
 

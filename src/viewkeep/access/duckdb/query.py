@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
-import pyarrow as pa
-
 from viewkeep.access.duckdb.pool import POOL, DuckError, DuckRelations
 from viewkeep.access.reads import At, DatabaseReader, ReadPoint
 from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.statements.queries import BY_SCAN, QueryAnswer, source_ranges
+from viewkeep.deferred import pa, pl
 from viewkeep.engine import budget
 from viewkeep.errors import QueryTooLarge, SqlError, UnknownName, Unsupported
 from viewkeep.sql.duckdb_sql.outside import Outside

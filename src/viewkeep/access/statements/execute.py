@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import count, product
 from typing import Any
 
-import polars as pl
 from sqlglot import exp
 
 from viewkeep.access.definitions import create_statement
@@ -29,6 +28,7 @@ from viewkeep.access.statements.prepared import Prepared
 from viewkeep.access.statements.queries import check_answer, plan_query, readable, run_query
 from viewkeep.access.statements.rewriting import readers_again
 from viewkeep.catalog import Catalog
+from viewkeep.deferred import pl
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.engine.rows.show import code as rows_code
 from viewkeep.errors import (

@@ -13,12 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-import polars as pl
-
 from viewkeep.access.ranges import EVERYTHING, ScanBounds, bounds_of
 from viewkeep.access.reads import At, DatabaseReader, ReadPoint
 from viewkeep.access.relations import TableRelation, ViewRelation
 from viewkeep.access.statements.lookups import BY_KEY
+from viewkeep.deferred import pl
 from viewkeep.engine import budget
 from viewkeep.engine.adhoc import evaluate
 from viewkeep.engine.batches import BATCH_ROWS, width

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import polars as pl
-
 from viewkeep.access.ranges import EVERYTHING
 from viewkeep.access.relations import TableRelation
+from viewkeep.deferred import pl
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow
 from viewkeep.expr import Expr
 from viewkeep.ops.evaluate import filter_rows, project

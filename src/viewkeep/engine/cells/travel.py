@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-import polars as pl
-
 from viewkeep.cells import CellKind, CellOperation, CellRules
 from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import KEPT
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY
 from viewkeep.engine.exchange import SHARD, Frames
 from viewkeep.errors import StoreError

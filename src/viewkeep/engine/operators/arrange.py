@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import GROUP_BYTES, MAX_KEY, bounded, group_prefix
 from viewkeep.codec.rowsource import longest_key
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import ROWS, SHARD, Frames, encode_keys

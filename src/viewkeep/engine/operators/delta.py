@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.cells.merge import Changed, Merge, MergeInput
 from viewkeep.engine.cells.travel import (

@@ -12,8 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.changes import state_rows
 from viewkeep.engine.exchange import Frames, port_name

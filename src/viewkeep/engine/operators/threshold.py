@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-import polars as pl
-
 from viewkeep.codec.keys import KeyCodec, prefix_end
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name

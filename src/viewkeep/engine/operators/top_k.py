@@ -13,10 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.keys import KEPT
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, WEIGHT, weighted, without
 from viewkeep.engine.amounts import amount, parts
 from viewkeep.engine.budget import Budget

@@ -10,9 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-import polars as pl
-
 from viewkeep.codec.keys import prefix_end
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, WEIGHT, weighted
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import polars as pl
-
 from viewkeep.codec.scalars import to_physical, to_python
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.rows.delta import Row
 from viewkeep.types import Column, DataType

@@ -12,10 +12,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.keys import key_series
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, WEIGHT
 from viewkeep.engine.values.ordered import ValueChanges
 from viewkeep.engine.values.pages import GAIN

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.keys import KEPT, bounded, group_prefix, prefix_end
 from viewkeep.codec.packed import Packed, listed, take
 from viewkeep.codec.pages import rows_of, unpack
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, WEIGHT, chosen
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values.pages import GAIN, PAGE, advance_pages, is_edge, value_keys

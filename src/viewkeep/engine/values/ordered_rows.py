@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from viewkeep.codec.keys import GROUP_BYTES, KEPT
 from viewkeep.codec.packed import Packed
 from viewkeep.codec.pages import pack, pack_one, rows_of
 from viewkeep.codec.rowsource import Generated, compiled
+from viewkeep.deferred import np
 from viewkeep.engine.rows.delta import ColumnsNeeded, Values
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.values import pages

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from operator import add
 from typing import TYPE_CHECKING
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import rising
 from viewkeep.codec.keys import KEPT, MAX_KEY, bounded_all, key_series
 from viewkeep.codec.packed import Packed, listed, longest
 from viewkeep.codec.pages import pack, sizes, unpack
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, chosen
 from viewkeep.engine.state import ShardState
 from viewkeep.errors import PipelineError

@@ -6,8 +6,7 @@ not change keep what they have.
 
 from __future__ import annotations
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.values.ordered import ValueChanges
 from viewkeep.ops.aggregates.function import Output
 from viewkeep.ops.aggregates.ordered import GROUP

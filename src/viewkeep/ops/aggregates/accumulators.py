@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.ops.aggregates.call import AggregateCall

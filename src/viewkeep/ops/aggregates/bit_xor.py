@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import WEIGHT
 from viewkeep.errors import TypeMismatch
 from viewkeep.expr import Expr

@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.expr import Expr
 from viewkeep.ops.aggregates.function import AggregateFunction, Kept, Output
 from viewkeep.ops.aggregates.ordered import GROUP, TIMES, Ordered, every_group, in_order

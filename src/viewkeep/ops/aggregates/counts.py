@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.expr import Call, Expr, Lit
 from viewkeep.ops.aggregates.function import AggregateFunction, Counted, Kept, Output
 from viewkeep.ops.aggregates.totals import Total

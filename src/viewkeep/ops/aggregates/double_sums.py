@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import fsum, inf, isinf
 
-import polars as pl
+from viewkeep.deferred import pl
 
 BEYOND = 1 << 70  # more than the number of rows that a sum can have
 

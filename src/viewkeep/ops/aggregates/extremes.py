@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.aggregates.function import AggregateFunction, Kept, Output
 from viewkeep.ops.aggregates.ordered import Ordered, ascending, best
 from viewkeep.types import Column

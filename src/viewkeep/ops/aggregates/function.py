@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import TypeMismatch
 from viewkeep.expr import Expr, Scalar
 from viewkeep.ops.aggregates.ordered import Ordered

@@ -13,9 +13,7 @@ from functools import partial
 from math import inf, nan, sqrt
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair

@@ -12,11 +12,9 @@ from functools import cached_property, reduce
 from operator import xor
 from typing import cast
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
+from viewkeep.deferred import np, pl
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.types import BIGINT, Column

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.aggregates.function import AggregateFunction, Counted, Kept, Output
 from viewkeep.ops.aggregates.ordered import (
     GROUP,

@@ -7,8 +7,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from math import inf, nan
 from typing import TYPE_CHECKING
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.aggregates.function import AggregateFunction, Counted, Output
 from viewkeep.ops.aggregates.totals import Total
 from viewkeep.ops.functions.coercion import bounded

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import WEIGHT
 from viewkeep.expr import Expr
 from viewkeep.ops.aggregates.double_sums import advance_pair, with_pair

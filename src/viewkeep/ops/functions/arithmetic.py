@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.ops.functions import decimals
 from viewkeep.ops.functions.coercion import VOID, adjusted, decimal_of
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.coercion import VOID, accepts, integer_of
 from viewkeep.ops.functions.function import Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.rowform import RowForm, RowSite, wrapped

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import MAXYEAR, MINYEAR, date
 from itertools import pairwise
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions import casts, texts
 from viewkeep.ops.functions.coercion import VOID, accepts

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import TypeMismatch
 from viewkeep.ops.functions import decimals, rowreads, texts
 from viewkeep.ops.functions.arithmetic import ratio

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.coercion import VOID, compared, widest
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.rowform import RowForm, RowSite, below, equal

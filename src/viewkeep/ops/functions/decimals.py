@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.types import DataType
 

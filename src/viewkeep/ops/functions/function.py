@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.expr import Scalar
 from viewkeep.ops.functions.rowform import RowForm
 from viewkeep.types import DataType

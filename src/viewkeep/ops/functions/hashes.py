@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.function import Function, Site
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.ops.functions.signatures import fixed

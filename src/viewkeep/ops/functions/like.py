@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.regex import escaped

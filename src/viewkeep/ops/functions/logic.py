@@ -9,8 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.coercion import VOID, compared, widest
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site
 from viewkeep.ops.functions.rowform import RowForm, RowSite, below, equal

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions import casts, decimals
 from viewkeep.ops.functions.arithmetic import ratio
 from viewkeep.ops.functions.coercion import VOID, bounded

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import TypeMismatch, Unsupported
 from viewkeep.ops.functions import like, rowtexts
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site

@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import TypeAlias
 from unicodedata import category
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import Unsupported
 from viewkeep.ops.functions.regex import Char, Choice, Edge, Group, Node, Regex, Repeat, Several
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.errors import Unsupported
 
 ENDS = "\n\r\x85\u2028\u2029"

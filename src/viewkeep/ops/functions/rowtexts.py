@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.rowform import RowForm, RowSite
 from viewkeep.types import BINARY
 

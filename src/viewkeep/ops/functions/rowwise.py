@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import polars as pl
+from viewkeep.deferred import pl
 
 
 def each(function: Callable[..., object], dtype: pl.DataType, *args: pl.Expr) -> pl.Expr:

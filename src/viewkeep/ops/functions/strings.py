@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions import rowtexts
 from viewkeep.ops.functions.distance import levenshtein
 from viewkeep.ops.functions.function import Build, Constants, Function, Resolve, Signature, Site

@@ -10,8 +10,7 @@ import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.ops.functions import decimals
 from viewkeep.ops.functions.rowwise import each
 from viewkeep.types import DataType

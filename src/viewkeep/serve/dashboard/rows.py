@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import polars as pl
-
 from viewkeep.access.incoming import parse_value
 from viewkeep.access.results import Result, shown
 from viewkeep.database import Database
+from viewkeep.deferred import pl
 from viewkeep.errors import EpochGone, InvalidRow, UnknownName
 from viewkeep.plan.nodes import Delta, Source
 from viewkeep.plan.program import Operator, producer_id

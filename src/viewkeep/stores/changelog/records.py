@@ -29,10 +29,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from zlib import crc32
 
-import numpy as np
-import pyarrow as pa
-
 from viewkeep.codec.packed import Packed, starts_of
+from viewkeep.deferred import np, pa
 from viewkeep.errors import Corrupt
 from viewkeep.stores.contract import StateWrite
 from viewkeep.stores.lmdb.state import by_table

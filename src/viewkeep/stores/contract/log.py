@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from viewkeep.cells import CellOperation
 from viewkeep.codec.packed import Packed
+from viewkeep.deferred import np
 from viewkeep.stores.contract.cut import Cut
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from itertools import islice
 from operator import itemgetter
 from zlib import crc32
 
-import numpy as np
-
 from viewkeep.codec.patterns import KeyPattern
+from viewkeep.deferred import np
 from viewkeep.stores.contract import Chunk
 from viewkeep.stores.lmdb import log, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-import numpy as np
-
+from viewkeep.deferred import np
 from viewkeep.errors import Corrupt, EpochGone
 from viewkeep.stores.contract import LogBatch
 from viewkeep.stores.lmdb import segments, sums

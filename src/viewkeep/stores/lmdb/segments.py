@@ -23,9 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from viewkeep.codec.packed import Packed, windows
+from viewkeep.deferred import np
 from viewkeep.errors import Corrupt
 from viewkeep.stores.contract import LogBatch
 from viewkeep.stores.lmdb import sums

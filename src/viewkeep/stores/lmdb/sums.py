@@ -20,10 +20,9 @@ from itertools import chain, compress
 from typing import TYPE_CHECKING, cast
 from zlib import crc32
 
-import numpy as np
-
 from viewkeep.codec.key_order import hash_rows
 from viewkeep.codec.packed import list_rows
+from viewkeep.deferred import np
 from viewkeep.errors import Corrupt
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 import lmdb
-import numpy as np
 
 from viewkeep import claims
 from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import MAX_KEY
+from viewkeep.deferred import np
 from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 from viewkeep.stores.lmdb import log, redo, segments, sums

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
 from viewkeep.codec.key_order import hash_key
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, weighted
 from viewkeep.engine.exchange import GROUPS, Frames, values_name
 from viewkeep.engine.state import ShardState

@@ -6,9 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import hash_key, hash_keys
 from viewkeep.codec.keys import key_series
 from viewkeep.codec.rowsource import (
@@ -19,6 +16,7 @@ from viewkeep.codec.rowsource import (
     longest_key,
     tuple_source,
 )
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, without
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import GROUPS, SHARD, Frames, encode_keys, values_name

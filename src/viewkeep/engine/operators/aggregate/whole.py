@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import WEIGHT, weighted
 from viewkeep.engine.batches import project_batches
 from viewkeep.engine.budget import Budget

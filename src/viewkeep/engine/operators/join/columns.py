@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.delta import KEY, WEIGHT, weighted, without
 from viewkeep.engine.groups import GROUP
 from viewkeep.engine.operators.sides.columns import Moves, TableSide, pairs

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.budget import Budget
 from viewkeep.engine.exchange import port_name
 from viewkeep.engine.operators.executor import Batches, Reader

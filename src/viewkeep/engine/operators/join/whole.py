@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.engine.batches import project_batches, width
 from viewkeep.engine.budget import SMALL, Budget
 from viewkeep.errors import QueryTooLarge

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-import polars as pl
-
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, WEIGHT, without
 from viewkeep.engine.amounts import ROW_BYTES, amount_of, parts, row_sizes
 from viewkeep.engine.groups import GROUP

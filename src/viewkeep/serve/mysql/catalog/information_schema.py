@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import polars as pl
-
 from viewkeep.database import Database
+from viewkeep.deferred import pl
 from viewkeep.engine.budget import hold
 from viewkeep.plan.nodes import Source
 from viewkeep.serve.mysql.catalog.declare import Declared, declared_of

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import polars as pl
 from sqlglot import exp
 
+from viewkeep.deferred import pl
 from viewkeep.ops.functions.like import like_pattern
 from viewkeep.serve.mysql.catalog.declare import NOW, Declared
 from viewkeep.serve.mysql.catalog.information_schema import SCHEMAS, Information, extra_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
 from sqlglot import exp
 
 from viewkeep.access.duckdb.pool import DuckError, DuckPool, DuckRelations
+from viewkeep.deferred import pl
 from viewkeep.engine.budget import MIB, Turns, of_query
 from viewkeep.serve.mysql.catalog.information_schema import Information
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings, localise, name_columns, settle

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 from sqlglot import exp
 
 from viewkeep.access.results import Result
+from viewkeep.deferred import pl
 from viewkeep.serve.mysql.dialect import rewrite
 from viewkeep.serve.mysql.dialect.rewrite import PLACE, Surroundings
 from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault, unsupported

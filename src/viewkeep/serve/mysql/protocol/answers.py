@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.serve.mysql.protocol.fields import (
     Encoder,
     Field,

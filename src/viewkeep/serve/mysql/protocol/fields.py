@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import polars as pl
-
+from viewkeep.deferred import pl
 from viewkeep.serve.mysql.faults import DATABASE_NAME
 from viewkeep.serve.mysql.protocol.packets import NULL, lenenc, string
 
