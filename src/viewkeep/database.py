@@ -26,11 +26,9 @@ from viewkeep.engine.identity import database_id
 from viewkeep.engine.lag import lag_seconds
 from viewkeep.errors import (
     BackupError,
-    Corrupt,
     DuplicateKey,
-    FormatVersion,
+    NoDatabase,
     StoreError,
-    StoreFull,
     Timeout,
 )
 from viewkeep.stores import create_store, open_store
@@ -80,11 +78,9 @@ def open(
         return make(given, nodes=nodes, shards=shards, durability=durability)
     try:
         return Database(open_store(given), given)
-    except (Corrupt, FormatVersion, StoreFull):
-        raise
-    except StoreError as error:
+    except NoDatabase as error:
         if not create:
-            raise StoreError(f"{error}; make one: viewkeep init {given}") from error
+            raise NoDatabase(f"{error}; make one: viewkeep init {given}") from error
     try:
         return make(given, nodes=nodes, shards=shards, durability=durability)
     except StoreError:

@@ -27,6 +27,7 @@ ViewkeepError
 │   ├── OperatorFailed         a part of the plan cannot process the rows of an epoch
 │   └── Fenced                 a newer driver has taken over; this one must stop
 └── StoreError             the store cannot do it
+    ├── NoDatabase             there is no database at the url
     ├── FormatVersion          written by another version of viewkeep
     ├── Corrupt                the files are damaged
     ├── StoreFull              no room on the disk or in the map
@@ -163,6 +164,10 @@ class Fenced(PipelineError):
 
 class StoreError(ViewkeepError):
     """The store cannot do what was asked."""
+
+
+class NoDatabase(StoreError):
+    """There is no database at the url; the message says how to make one."""
 
 
 class FormatVersion(StoreError):

@@ -36,7 +36,8 @@ COMMANDS = (
         "get",
         "scan",
     ),
-    *("explain", "status", "top", "profile", "verify", "repair", "demo", "users", "hbase"),
+    *("explain", "status", "top", "profile", "verify", "repair", "demo", "doctor"),
+    *("users", "hbase"),
 )
 
 SITE = """
@@ -116,7 +117,7 @@ def test_init(tmp_path: Path) -> None:
 
 def test_sql(tmp_path: Path) -> None:
     url = str(tmp_path / "a.vk")
-    call("sql", url, "CREATE TABLE t (k INT PRIMARY KEY, n DECIMAL(5,2))")
+    call("sql", url, "CREATE TABLE t (k INT PRIMARY KEY, n DECIMAL(5,2))", "--create")
     assert data("sql", url, "INSERT INTO t VALUES (1, 1.5)")["affected"] == 1
     assert data("sql", url, "SELECT * FROM t") == [{"k": 1, "n": "1.50"}]
     script = tmp_path / "script.sql"
@@ -127,6 +128,43 @@ def test_sql(tmp_path: Path) -> None:
     output = call("sql", url, "SELECT * FROM nothing", code=1)
     assert output.startswith("error: ")
     assert "Traceback" not in output
+
+
+def test_sql_asks_before_it_makes_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = tmp_path / "typo.vk"
+    output = call("sql", str(url), "SELECT 1 AS one", code=1)
+    assert "there is no database" in output
+    assert "viewkeep init" in output
+    assert "--create" in output
+    assert not url.exists()
+    monkeypatch.setattr("viewkeep.cli.write.on_terminal", lambda: True)
+    assert "Make one?" in call("sql", str(url), "SELECT 1 AS one", code=1, input="n\n")
+    assert not url.exists()
+    assert "one" in call("sql", str(url), "SELECT 1 AS one", input="y\n")
+    assert url.exists()
+    (url / "viewkeep.json").write_text("{")
+    assert "damaged" in call("sql", str(url), "SELECT 1 AS one", "--create", code=1)
+
+
+def test_completion(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(site).parent)
+    (Path(site).parent / "other").mkdir()
+
+    def completed(line: str) -> set[str]:
+        variables = {
+            "_VIEWKEEP_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+        }
+        return set(CliRunner().invoke(app, [], prog_name="viewkeep", env=variables).output.split())
+
+    assert {"get", "sql"} <= completed("viewkeep ")
+    assert completed("viewkeep do") == {"doctor"}
+    assert {"site.vk", "other/"} <= completed("viewkeep get ")
+    assert {"votes", "scores"} <= completed("viewkeep get site.vk ")
+    assert completed("viewkeep get other ") == set()
 
 
 def test_load(site: str, tmp_path: Path) -> None:

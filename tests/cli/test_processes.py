@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def test_demo(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_demo(seconds=2, rate=500, keep=tmp_path, plain=True)
     shown = capsys.readouterr().out
-    assert "the dashboard, while this runs: http://127.0.0.1:" in shown
-    assert "every view is right" in shown
+    assert "The dashboard, while this runs: http://127.0.0.1:" in shown
+    assert "Every view is right" in shown
     assert "What to try next" in shown
     with viewkeep.open(tmp_path / "news.vk") as db:
         assert len(db.scan("front_page", limit=3)) == 3

@@ -19,6 +19,7 @@ MODULES = {
     "apply": "apply",
     "backup": "archive",
     "demo": "demo",
+    "doctor": "doctor",
     "drop": "write",
     "explain": "read",
     "export": "archive",

@@ -48,11 +48,36 @@ def looks_like_url(text: str) -> bool:
     return len(text) < 1000 and Path(text, "viewkeep.json").is_file()
 
 
+def databases(incomplete: str) -> list[str]:
+    """What a shell completes a URL to: databases, and folders that may hold some."""
+    head, slash, start = incomplete.rpartition("/")
+    folder = Path(head + slash or ".")
+    found = [
+        f"{head}{slash}{path.name}"
+        for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
+        if path.is_dir() and path.name.startswith(start) and not path.name.startswith(".")
+    ]
+    return [text if looks_like_url(text) else f"{text}/" for text in found]
+
+
+def names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What a shell completes a name to: tables and views of the database that stands before it."""
+    import viewkeep
+
+    url = ctx.params.get("url") or os.environ.get(URL_VARIABLE)
+    if not url:
+        return []
+    try:
+        with viewkeep.open(url, create=False) as db:
+            return [name for name in (*db.tables(), *db.views()) if name.startswith(incomplete)]
+    except (ViewkeepError, OSError):
+        return []
+
+
 app = typer.Typer(
     cls=Commands,
     name="viewkeep",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,10 +86,12 @@ app = typer.Typer(
 Url = Annotated[
     str,
     typer.Argument(
-        metavar="URL", help=f"The database, for example news.vk. Default: ${URL_VARIABLE}."
+        metavar="URL",
+        help=f"The database, for example news.vk. Default: ${URL_VARIABLE}.",
+        autocompletion=databases,
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or view.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or view.", autocompletion=names)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Master = Annotated[
     str | None, typer.Option(help="The Spark master. Default: local\\[*].", show_default=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # isort: off
 from viewkeep.cli import write, apply, archive, run, serve, users, read, top, profile, verify
-from viewkeep.cli import repair, hbase, demo
+from viewkeep.cli import repair, hbase, demo, doctor
 
 # isort: on
 from viewkeep.cli.app import app
@@ -14,6 +14,7 @@ __all__ = [
     "apply",
     "archive",
     "demo",
+    "doctor",
     "hbase",
     "profile",
     "read",

@@ -29,9 +29,14 @@ def demo(
 ) -> None:
     """A news site with live views and a dashboard: writes for a minute, then verifies every view.
 
+    Ctrl-C ends it at any time.
+
     Example: viewkeep demo --seconds 20
     """
-    from viewkeep.demo import run_demo  # brings PySpark, which the other commands start without
+    from viewkeep.spark.gateway import begin
+
+    begin(None)  # Spark starts while the rest is imported, and the tables are made
+    from viewkeep.demo import run_demo
 
     if not run_demo(seconds=seconds, rate=rate, keep=keep, plain=plain, browse=browse, url=url):
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ import typer
 import viewkeep
 from viewkeep.cli.app import Json, Url, UrlCommand, app
 from viewkeep.cli.output import console, print_json, print_result
-from viewkeep.errors import ViewkeepError
+from viewkeep.errors import NoDatabase, ViewkeepError
 
 if TYPE_CHECKING:
     from viewkeep.database import Database
@@ -64,13 +64,18 @@ def sql(
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")
     ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Make the database if there is none, without asking.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run SQL statements: from the argument, a file, standard input, or a prompt.
 
+    Where there is no database, it asks before it makes one; without a terminal, give --create.
+
     Examples: viewkeep sql news.vk "SELECT * FROM stories LIMIT 5", viewkeep sql news.vk -f site.sql
     """
-    with viewkeep.open(url) as db:
+    with _opened(url, create) as db:
         if text is not None and file is not None:
             raise typer.BadParameter("give the statements as an argument or by --file, not both")
         if file is not None:
@@ -189,6 +194,22 @@ def drop(
         print_json({"url": url, "tables": tables, "views": views})
     else:
         console.print(f"Removed {url}.")
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer a question."""
+    return sys.stdin.isatty()
+
+
+def _opened(url: str, create: bool) -> Database:
+    """The database, or a new one if the user wants it."""
+    try:
+        return viewkeep.open(url, create=create)
+    except NoDatabase as error:
+        if not on_terminal():
+            raise NoDatabase(f"{error}, or give --create") from error
+        typer.confirm(f"There is no database at {url}. Make one?", abort=True, err=True)
+        return viewkeep.open(url)
 
 
 def _bytes(text: str) -> int:

@@ -6,6 +6,7 @@ Law: what one frame shows is one published cut: all its rows come out of one sna
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -27,15 +28,25 @@ from viewkeep import database
 from viewkeep.database import Database
 from viewkeep.demo.site import TABLES, VIEWS, Traffic
 from viewkeep.engine.epochs import Published
-from viewkeep.errors import InvalidSetting, NotReady
+from viewkeep.errors import InvalidSetting, NotReady, Timeout
 from viewkeep.serve.server import Server
 from viewkeep.serve.settings import Settings
 from viewkeep.spark.pipeline import Pipeline
+from viewkeep.spark.signals import until_signal
 
 TABLE_WIDTH = 80
 FRAME_SECONDS = 0.5
 PLAIN_SECONDS = 5.0
 WAIT_SECONDS = 120.0
+LOOK_SECONDS = 0.25
+
+ABOUT = """\
+A news site: an application writes stories, votes and comments as rows, and knows nothing of views.
+Eight SQL views over them (joins, top ten, distinct counts, views on views) are kept by a pipeline
+on Spark, which follows the log of writes and changes only the rows of views that are affected."""
+FRAME = """\
+This table is ten rows of the view front_page, read like any table; votes, means, comments and
+authors come from four views and always fit together: all views move to a new epoch at once."""
 
 
 @dataclass
@@ -82,50 +93,65 @@ def run_demo(
     browse: bool = False,
     url: str | None = None,
 ) -> bool:
-    """The whole show; True if every view was verified. With `browse`, the dashboard is opened.
+    """The whole show; False if a view was wrong. With `browse`, the dashboard is opened.
 
     It is in a folder, which is removed afterwards unless it is one to `keep`, or at an empty
-    database of any kind, at `url`.
+    database of any kind, at `url`. Ctrl-C and SIGTERM end it early.
     """
-    console = Console()
+    console, told = Console(), threading.Event()
     live = console.is_terminal and not plain
     with (
+        until_signal(told),
         _folder(keep) as folder,
         database.open(url or folder / "news.vk") as db,
         _dashboard(db) as address,
     ):
-        console.print("[bold]viewkeep demo[/bold]: a news site with stories, votes and comments")
+        console.print(f"[bold]viewkeep demo[/bold]\n{ABOUT}\n", highlight=False)
         db.sql(TABLES + VIEWS)
         pulse = Pulse()
         traffic = Traffic(db, rate, pulse.on_write)
         console.print(
-            f"made {len(db.tables())} tables and {len(db.views())} views, "
-            f"{traffic.publish_stories()} stories; starting Spark ..."
+            f"Made {len(db.tables())} tables, {len(db.views())} views and "
+            f"{traffic.publish_stories()} stories. Spark starts; that takes some seconds ..."
         )
-        console.print(f"the dashboard, while this runs: [bold]{address}[/bold]")
+        console.print(f"The dashboard, while this runs: [bold]{address}[/bold]   Ctrl-C ends it.")
         if browse and live and _has_desktop():
             webbrowser.open(address)
         with db.pipeline(on_epoch=pulse.on_epoch) as pipeline:
-            pipeline.wait(WAIT_SECONDS)
-            traffic.start()
-            try:
-                if live:
-                    _show_live(console, db, traffic, pulse, pipeline, seconds, address)
-                else:
-                    _show_plain(console, db, traffic, pulse, pipeline, seconds)
-            except KeyboardInterrupt:
-                console.print("stopping early")
-            finally:
-                traffic.stop()
-            console.print(f"{traffic.written:,} operations written; catching up ...")
+            if _caught_up(pipeline, told) is not None:
+                traffic.start()
+                try:
+                    if live:
+                        _show_live(console, db, traffic, pulse, pipeline, seconds, address, told)
+                    else:
+                        _show_plain(console, db, traffic, pulse, pipeline, seconds, told)
+                finally:
+                    traffic.stop()
+            if not told.is_set():
+                console.print(f"{traffic.written:,} operations written. The views catch up ...")
             began = time.perf_counter()
-            published = pipeline.wait(WAIT_SECONDS)
+            published = _caught_up(pipeline, told)
             took = time.perf_counter() - began
-            console.print(f"caught up in {took:.1f} s: epoch {published.epoch} covers every write")
-            console.print(_front_page(db))
-        ok = _verified(console, db)
+            if published is not None:
+                console.print(
+                    f"Caught up in {took:.1f} s: epoch {published.epoch} covers every write."
+                )
+                console.print(_front_page(db))
+        ok = _verified(console, db, told)
         _what_next(console, url or (f"{keep}/news.vk" if keep else None))
-        return ok
+        return ok is not False
+
+
+def _caught_up(pipeline: Pipeline, told: threading.Event) -> Published | None:
+    """Wait until the views cover all writes; None if told to end before."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not told.is_set():
+        try:
+            return pipeline.wait(LOOK_SECONDS)
+        except Timeout:
+            if time.monotonic() > deadline:
+                raise
+    return None
 
 
 @contextmanager
@@ -165,15 +191,16 @@ def _show_live(
     pipeline: Pipeline,
     seconds: float,
     address: str,
+    told: threading.Event,
 ) -> None:
     end = time.monotonic() + seconds
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        while (left := end - time.monotonic()) > 0:
+        while (left := end - time.monotonic()) > 0 and not told.is_set():
             pipeline.check()
-            head = f"{traffic.written:,} operations written · {left:.0f} s to go"
+            head = f"{traffic.written:,} operations written · {left:.0f} s to go · Ctrl-C ends it"
             figures = Text(f"{head}\n{pulse.line()}\ndashboard: {address}", style="cyan")
-            live.update(Group(_front_page(db), figures), refresh=True)
-            time.sleep(min(FRAME_SECONDS, max(0.0, left)))
+            live.update(Group(_front_page(db), Text(FRAME, "dim"), figures), refresh=True)
+            told.wait(min(FRAME_SECONDS, max(0.0, left)))
 
 
 def _show_plain(
@@ -183,10 +210,10 @@ def _show_plain(
     pulse: Pulse,
     pipeline: Pipeline,
     seconds: float,
+    told: threading.Event,
 ) -> None:
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(PLAIN_SECONDS, left))
+    while (left := end - time.monotonic()) > 0 and not told.wait(min(PLAIN_SECONDS, left)):
         pipeline.check()
         with db.snapshot() as snapshot:
             first = snapshot.scan("front_page", limit=1).rows()
@@ -236,16 +263,38 @@ _COLUMNS = (
 )
 
 
-def _verified(console: Console, db: Database) -> bool:
-    console.print("\nverifying: Spark SQL recomputes every view from the base tables ...")
-    verdicts = db.verify()
+def _verified(console: Console, db: Database, told: threading.Event) -> bool | None:
+    """Whether every view is right; None if told to end before that is known."""
+    if told.is_set():
+        console.print("Ended early; the views were not verified.")
+        return None
+    console.print(
+        "\nVerifying: Spark SQL computes every view anew from the tables, and compares ..."
+    )
+    try:
+        with _interruptible():
+            verdicts = db.verify()
+    except KeyboardInterrupt:
+        console.print("Ended early; the views were not verified.")
+        return None
     for verdict in verdicts:
         console.print(f"  {verdict}", markup=False, highlight=False)
     ok = bool(verdicts) and all(verdict.ok for verdict in verdicts)
-    console.print(
-        "[bold green]every view is right[/bold green]" if ok else "[bold red]a view is wrong[/]"
-    )
+    console.print("[bold green]Every view is right.[/]" if ok else "[bold red]A view is wrong.[/]")
     return ok
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt here, where nothing looks whether it was told to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _what_next(console: Console, kept: str | None) -> None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from viewkeep.cells import CellRules, TieRule
-from viewkeep.errors import FormatVersion, StoreError
+from viewkeep.errors import FormatVersion, NoDatabase, StoreError
 from viewkeep.stores.apart.state import ApartState
 from viewkeep.stores.apart.store import VARIABLE, release_state, share_state
 from viewkeep.stores.changelog import BlobChangelog
@@ -98,7 +98,7 @@ class HbaseStore(Store):
             except NoTable:
                 raw = None
             if raw is None:
-                raise StoreError(f"there is no database at {where.url}")
+                raise NoDatabase(f"there is no database at {where.url}")
             settings = json.loads(raw)
             if settings["format"] != FORMAT:
                 raise FormatVersion(

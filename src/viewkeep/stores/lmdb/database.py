@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from viewkeep.errors import Corrupt, FormatVersion, StoreError
+from viewkeep.errors import Corrupt, FormatVersion, NoDatabase, StoreError
 from viewkeep.stores.lmdb.environment import (
     Environment,
     closed_to_others,
@@ -176,7 +176,7 @@ def read_settings(path: Path) -> FolderSettings:
         if not isinstance(version, int):
             raise ValueError("format is not a number")
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise StoreError(f"there is no database at {path}") from error
+        raise NoDatabase(f"there is no database at {path}") from error
     except OSError as error:
         raise StoreError(f"cannot read {file}: {error}") from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
