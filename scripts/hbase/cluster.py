@@ -2,7 +2,7 @@
 
     python scripts/hbase/cluster.py up | down | status | kill NAME | start NAME
     python scripts/hbase/cluster.py peer add PEER LOG_TABLE [PAUSE] | peer remove PEER | peer list
-    python scripts/hbase/cluster.py java CLASS  (prints the command that runs a class of the tests)
+    python scripts/hbase/cluster.py java CLASS  (prints the command that runs a test's class)
 
 `make hbase-up` and `make hbase-down` call it. Law: it ends only processes whose ids it has noted,
 and only if they still are what it started. Jars and data lie outside the tree, in VIEWKEEP_HBASE
@@ -159,7 +159,7 @@ class Cluster:
         print(done.stdout, end="")
 
     def java(self, words: Sequence[str]) -> None:
-        """Print, word by word, the command that runs a class of the tests in this cluster."""
+        """Print, word by word, the command that runs a class of tests or benchmarks."""
         try:
             classes = endpoint.build_tests(self.jars, self.folder / "tests")
         except endpoint.BuildError as error:

@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src/viewkeep/stores/hbase/java"
 TESTS = ROOT / "tests/stores/hbase/java"
+BENCHMARKS = ROOT / "benchmarks/shared/java"
 JAR = ROOT / "src/viewkeep/stores/hbase/viewkeep-hbase.jar"
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -58,9 +59,10 @@ def build(jars: Path, target: Path = JAR) -> Path:
 
 
 def build_tests(jars: Path, folder: Path) -> Path:
-    """Compile what the tests run, anew, and what it tests; where the classes are."""
+    """Compile what tests and benchmarks run, anew, and what they test; where the classes are."""
     shutil.rmtree(folder, ignore_errors=True)
-    files = sorted([*SOURCES.rglob("*.java"), *TESTS.rglob("*.java")])
+    roots = (SOURCES, TESTS, BENCHMARKS)
+    files = sorted(file for root in roots for file in root.rglob("*.java"))
     return _compile(files, [jars / "*"], folder)
 
 

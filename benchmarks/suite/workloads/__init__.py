@@ -5,6 +5,7 @@ from __future__ import annotations
 from suite.contract import Workload
 from suite.workloads.freshness import Freshness
 from suite.workloads.growth import Growth
+from suite.workloads.hbase import Hbase
 from suite.workloads.scale import Scale
 from suite.workloads.scripts import Reads, Wire
 from suite.workloads.site import Site
@@ -28,4 +29,4 @@ WORKLOADS: tuple[Workload, ...] = (
     Reads(),
     Wire(),
 )
-OPTIONAL: tuple[Workload, ...] = (Soak(),)
+OPTIONAL: tuple[Workload, ...] = (Soak(), Hbase())

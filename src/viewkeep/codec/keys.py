@@ -180,7 +180,18 @@ class KeyCodec:
 
     def decode_whole(self, key: bytes) -> tuple[object, ...]:
         """The same of a key that no store has cut, however long."""
-        values: list[object] = []
+        values = self.physical(key)
+        try:
+            return tuple(
+                value if python is None or value is None else python(value)
+                for python, value in zip(self._python, values, strict=False)
+            )
+        except (ValueError, OverflowError) as error:
+            raise Corrupt(f"key bytes {key[:40]!r} do not fit the key's types") from error
+
+    def physical(self, key: bytes) -> tuple[Any, ...]:
+        """The physical values (`codec.scalars`) of such a key."""
+        values: list[Any] = []
         at = 0
         try:
             for type, descending in zip(self.types, self.descending, strict=True):
@@ -193,6 +204,10 @@ class KeyCodec:
         if at != len(key):
             raise Corrupt(f"key bytes {key[:40]!r} are longer than the key's types")
         return tuple(values)
+
+    @cached_property
+    def _python(self) -> list[Callable[[Any], Any] | None]:
+        return [to_python(type) for type in self.types]
 
     @property
     def packer(self) -> Generated:
@@ -384,15 +399,14 @@ def _unflip_double(data: bytes) -> bytes:
     return data.translate(INVERT)
 
 
-def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[object, int]:
-    """One column's value at this place of a key, and where the next column starts."""
+def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[Any, int]:
+    """One column's physical value at this place of a key, and where the next column starts."""
     if descending:
         value, used = _decode(key[at:].translate(INVERT), 0, type, False)
         return value, at + used
     marker = key[at]
     if marker > 1:
         raise ValueError(f"no such marker: {marker}")
-    python = to_python(type)
     if type.is_variable:
         if not marker:
             return None, at + 1
@@ -402,8 +416,7 @@ def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[obje
             if key[end + 1] == 0:
                 break
             end += 2
-        raw: Any = key[at + 1 : end].replace(b"\0\xff", b"\0")
-        return (python(raw) if python else raw), end + 2
+        return key[at + 1 : end].replace(b"\0\xff", b"\0"), end + 2
     end = at + 1 + WIDTHS[type.name]
     data = key[at + 1 : end]
     if len(key) < end:
@@ -411,9 +424,7 @@ def _decode(key: bytes, at: int, type: DataType, descending: bool) -> tuple[obje
     if not marker:
         return None, end
     if type.name == "BOOLEAN":
-        raw = data[0]
-    elif type.name == "DOUBLE":
-        (raw,) = struct.unpack(">d", _unflip_double(data))
-    else:
-        raw = int.from_bytes(data, "big") - SIGN[len(data)]
-    return (python(raw) if python else raw), end
+        return data[0], end
+    if type.name == "DOUBLE":
+        return struct.unpack(">d", _unflip_double(data))[0], end
+    return int.from_bytes(data, "big") - SIGN[len(data)], end

@@ -24,6 +24,7 @@ from viewkeep.cells import (
 
 KEYS = [b"", b"a", b"ab", b"b", b"c"]
 COLUMNS = (1, 2, 5)
+KEPT = 8  # timestamps of a cell that deletions of single versions may uncover
 VALUES = [b"x", b"y", b"\xff", b"", None, False]  # False: not this column
 RULES = [
     CellRules(TieRule.SEQUENCE, versions=True),
@@ -41,10 +42,12 @@ def visible_row(
     deleted = max(wholly, default=-(10**30))
     values = {}
     for column in COLUMNS:
-        best = None
+        best, counts = None, _counting(mine, column, rules)
         for one in mine:
             for place, value in one.cells if one.kind is CellKind.PUT else ():
                 if place != column or value is None or one.timestamp <= deleted:
+                    continue
+                if counts is not None and one.timestamp not in counts:
                     continue
                 if any(_hides(other, column, one.timestamp) for other in mine):
                     continue
@@ -55,6 +58,23 @@ def visible_row(
             values[column] = best[1]
     inserted = any(one.is_insert and one.timestamp > deleted for one in mine)
     return values if values or inserted else None
+
+
+def _counting(
+    mine: Sequence[CellOperation], column: int, rules: CellRules
+) -> Collection[int] | None:
+    """The timestamps of a column whose versions count; None: all."""
+    if not rules.versions:
+        return None
+    named = {
+        one.timestamp
+        for one in mine
+        for place, value in one.cells
+        if place == column
+        and (value is not None or one.kind is CellKind.DELETE_VERSIONS)
+        and one.kind in (CellKind.PUT, CellKind.DELETE_VERSIONS)
+    }
+    return sorted(named, reverse=True)[:KEPT]
 
 
 def _touches(one: CellOperation, key: bytes) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ops.cells.model import KEYS, RULES, operations, visible_row
+from tests.ops.cells.model import KEPT, KEYS, RULES, operations, visible_row
 
 from viewkeep.cells import CellKind, CellOperation, CellRules, delete_versions, put
 from viewkeep.errors import Corrupt, Unsupported
@@ -104,6 +104,23 @@ def test_joins(rules: CellRules, data: st.DataObject) -> None:
     first, second = (ranges.of(o for o in data.draw(history) if _is_range(o)) for _ in range(2))
     assert ranges.joined(first, second) == ranges.joined(second, first)
     assert ranges.joined(first, first) == first
+
+
+@given(st.lists(st.integers(0, 40), max_size=40), st.lists(st.integers(0, 40)), st.data())
+def test_a_cell_of_many_versions_stays_small(
+    puts: list[int], deleted: list[int], data: st.DataObject
+) -> None:
+    """As many as are kept may be deleted one by one, in any order; older ones count no more."""
+    rules = RULES[0]
+    history = [put(0, b"a", at, [(1, b"%d" % at)]) for at in puts]
+    history += [delete_versions(0, b"a", at, [1]) for at in deleted]
+    state = row.merged(NOTHING, history, None, rules)
+    assert row.visible(state) == visible_row(history, b"a", rules)
+    assert all(len(one.versions) + len(one.gone) <= KEPT for one in state.columns.values())
+    other = data.draw(st.permutations(history))
+    parts = [row.merged(NOTHING, part, None, rules) for part in split(data, other)]
+    whole = reduce(partial(row.joined, rules=rules), parts, NOTHING)
+    assert form.pack(whole) == form.pack(state)
 
 
 @given(histories(high=3), histories(low=4), st.data())

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from viewkeep.errors import StoreError
 from viewkeep.stores.hbase.connection import HbaseConnection
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "scripts/hbase"
+sys.path.insert(0, str(SCRIPTS))
+import cluster as scripts  # noqa: E402
+
 PORT = int(os.environ.get("VIEWKEEP_HBASE_PORT", "22300"))
+PATIENCE = 240.0  # seconds for HBase to notice what has died
+LOOK = 0.2  # seconds between two looks at processes
 
 
 @dataclass
@@ -41,9 +50,66 @@ class Cluster:
 
     @property
     def is_up(self) -> bool:
+        return self._status().returncode == 0
+
+    def kill(self, *names: str) -> None:
+        """kill -9 of some of its processes, those that run."""
+        for name in names:
+            if self._scripts.pid(name) is not None:
+                self._scripts.kill(name)
+
+    @contextmanager
+    def supervised(self) -> Iterator[None]:
+        """While the block runs, what ends is started again, as a supervisor does."""
+        over, failures = threading.Event(), list[BaseException]()
+
+        def supervise() -> None:
+            try:
+                while not over.wait(LOOK):
+                    for name in scripts.STARTS:
+                        self._scripts.start(name)  # unless it runs
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=supervise)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        assert not failures, failures
+
+    def end_session(self, name: str, table: str) -> None:
+        """A region server stands still until others have the regions of a table, and wakes up.
+
+        ZooKeeper has ended its session by then, so it ends itself.
+        """
+        pid = self._scripts.pid(name)
+        if pid is None:
+            return
+        own, looks = self.port + scripts.NAMES.index(name), threading.Event()
+        deadline = time.monotonic() + PATIENCE
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with closing(HbaseConnection("127.0.0.1", self.port)) as connection:
+                while own in _ports(connection, table):
+                    assert time.monotonic() < deadline, f"{name} keeps its regions of {table}"
+                    looks.wait(LOOK)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        while self._scripts.pid(name) == pid:
+            assert time.monotonic() < deadline, f"{name} goes on without a session"
+            looks.wait(LOOK)
+
+    @property
+    def _scripts(self) -> scripts.Cluster:
+        return scripts.Cluster(scripts.Cluster.of_environment().home, self.port)
+
+    def _status(self) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, str(SCRIPTS / "cluster.py"), "status"]
         env = {**os.environ, "VIEWKEEP_HBASE_PORT": str(self.port)}
-        return subprocess.run(words, env=env, capture_output=True).returncode == 0
+        return subprocess.run(words, env=env, capture_output=True, text=True)
 
     def event(self, *words: object) -> str:
         """Something that HBase does to a table (`Events.java`); how it went."""
@@ -70,6 +136,14 @@ class Cluster:
         )
         assert _answer(process) == "ready"
         return process
+
+
+def _ports(connection: HbaseConnection, table: str) -> set[int | None]:
+    """The servers of a table's regions, by their ports; all that there are while nobody knows."""
+    try:
+        return {one.server.port for one in connection.locations(table)}
+    except StoreError:
+        return {connection.port + scripts.NAMES.index(name) for name in ("region1", "region2")}
 
 
 def _answer(process: subprocess.Popen[str]) -> str:
@@ -99,20 +173,22 @@ def connection(cluster: Cluster) -> Iterator[HbaseConnection]:
         yield made
 
 
-@pytest.fixture
-def namespace(connection: HbaseConnection) -> Iterator[str]:
-    """A namespace of its own for a test, whose tables are dropped after it."""
+@contextmanager
+def namespace_of(connection: HbaseConnection) -> Iterator[str]:
+    """A namespace of its own, whose tables are dropped afterwards."""
     name = f"test{uuid.uuid4().hex[:12]}"
-    yield name
-    if name in connection.namespaces():
-        for table in connection.tables(name):
-            connection.drop_table(table)
-        connection.drop_namespace(name)
+    try:
+        yield name
+    finally:
+        if name in connection.namespaces():
+            for table in connection.tables(name):
+                connection.drop_table(table)
+            connection.drop_namespace(name)
 
 
-@pytest.fixture
-def peer(cluster: Cluster) -> Iterator[Callable[[str], None]]:
-    """Adds a peer that appends to a log table, until the test is over."""
+@contextmanager
+def peer_of(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Adds a peer that appends to a log table, and removes it afterwards."""
     added: list[str] = []
 
     def add(log_table: str) -> None:
@@ -120,6 +196,22 @@ def peer(cluster: Cluster) -> Iterator[Callable[[str], None]]:
         cluster.run("peer", "add", name, log_table)
         added.append(name)
 
-    yield add
-    for name in added:
-        cluster.run("peer", "remove", name)
+    try:
+        yield add
+    finally:
+        for name in added:
+            cluster.run("peer", "remove", name)
+
+
+@pytest.fixture
+def namespace(connection: HbaseConnection) -> Iterator[str]:
+    """A namespace of its own for a test."""
+    with namespace_of(connection) as name:
+        yield name
+
+
+@pytest.fixture
+def peer(cluster: Cluster) -> Iterator[Callable[[str], None]]:
+    """Adds a peer that appends to a log table, until the test is over."""
+    with peer_of(cluster) as add:
+        yield add

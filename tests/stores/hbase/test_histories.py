@@ -1,6 +1,6 @@
 """Random histories by an ordinary client, while HBase moves what it has; DuckDB checks each round.
 
-`VIEWKEEP_ROUNDS=200 pytest -m hbase tests/stores/hbase/test_histories.py` makes it longer.
+`SEED=7 ROUNDS=40 make test-hbase ARGS=tests/stores/hbase/test_histories.py` is another, longer one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from viewkeep.stores.hbase.wire import Cell, Column, Delete, Deletion, Put
 
 pytestmark = pytest.mark.hbase
 
-ROUNDS = int(os.environ.get("VIEWKEEP_ROUNDS", "6"))
+SEED, ROUNDS = int(os.environ.get("SEED", "1")), int(os.environ.get("ROUNDS", "6"))
 TABLES = """
 CREATE TABLE stories (id BIGINT PRIMARY KEY, author STRING, title STRING)
     USING hbase OPTIONS ('key' = '{id:text}', 'columns' = 'title=t:title');
@@ -134,7 +134,7 @@ def expected(tables: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[A
         }
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", [SEED])
 def test_views_are_their_queries(
     seed: int,
     connection: HbaseConnection,

@@ -75,7 +75,7 @@ def test_with_a_peer_a_probe_arrives(
     assert "was in the log after" in found[-1]["what"]
     with closing(HbaseConnection("127.0.0.1", cluster.port)) as connection:
         assert connection.tables(name) == [f"{name}:log"]
-        assert not HbaseLog(connection, f"{name}:log", lambda change: ()).heads().tables
+        assert not HbaseLog(connection, f"{name}:log", lambda change, tables: ()).heads().tables
 
 
 @pytest.mark.hbase
@@ -85,7 +85,7 @@ def test_a_table_that_is_not_logged_is_found(install: Look, cluster: Cluster, na
         table = f"{name}:votes"
         families = [Family(b"f"), Family(b"g", scope=1, seconds_to_live=60)]
         connection.create_table(table, families)
-        HbaseLog(connection, f"{name}:log", lambda change: ()).add_table(table)
+        HbaseLog(connection, f"{name}:log", lambda change, tables: ()).add_table(table)
     _, found = install("--check")
     assert f"Changes of family f of table {table} are not logged." in missing(found)
     (ttl,) = (one for one in found if "expire after 60 s" in one["what"])

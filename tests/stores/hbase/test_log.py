@@ -36,7 +36,9 @@ def change(number: int, *, row: bytes = b"r", region: str = "one", table: str = 
     return RowChange(table, region, number, 1_000 + number, row, [cell])
 
 
-def operations(found: RowChange) -> list[CellOperation]:
+def operations(found: RowChange, tables: frozenset[int] | None = None) -> list[CellOperation]:
+    if tables is not None and 1 not in tables:
+        return []
     return [put(1, found.row, cell.timestamp) for cell in found.cells]
 
 
@@ -296,3 +298,16 @@ def test_smaller_cuts_keep_the_order_of_each_region(seed: int) -> None:
         cut = following
     assert seen == made
     assert log.bounded_cut(START, head, NEVER, NEVER) is head
+
+
+def test_a_table_that_was_listed_again_stays_listed(log: HbaseLog) -> None:
+    """Whoever drops a table of SQL does not take the one of HBase from a new table over it."""
+    before = log.listed("t")
+    assert before is not None
+    assert log.listed("other") is None
+    log.add_table("t")
+    log.drop_table("t", before)
+    assert log.heads().tables == {"t"}
+    log.drop_table("t", log.listed("t"))
+    assert log.listed("t") is None
+    assert log.heads().tables == frozenset()

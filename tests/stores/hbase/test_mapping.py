@@ -20,9 +20,11 @@ from viewkeep.stores.hbase.log_table import (
     DELETE_FAMILY_VERSION,
     DELETE_VERSION,
     PUT,
+    RowChange,
     WalCell,
 )
 from viewkeep.stores.hbase.mapping import TableMapping
+from viewkeep.stores.hbase.tables import Mappings
 from viewkeep.stores.hbase.wire import Cell
 from viewkeep.types import (
     BIGINT,
@@ -170,6 +172,21 @@ def test_bad_cells_are_null_and_counted() -> None:
     assert made.row_of(b"k", cells[:1]) is None
     assert made.row_of(b"\xff", cells) is None
     assert made.unreadable.rows == 1
+
+
+def test_an_older_plan_takes_no_table_away() -> None:
+    """A process that runs a plan may load an older one, which has fewer tables, at any time."""
+    shapes = [
+        NamedTable(name, number, Schema((Column("k", BIGINT), Column("x", BIGINT)), ("k",)))
+        for number, name in enumerate(("old", "new"))
+    ]
+    mappings = Mappings()
+    mappings.learn(shapes)
+    mappings.learn(shapes[:1])
+    cell = WalCell(PUT, 1, b"f", b"x", bytes(8))
+    change = RowChange("new", "region", 1, 1, bytes(8), [cell])
+    assert [operation.table for operation in mappings.translate(change)] == [1]
+    assert [*mappings.translate(change, {0})] == []
 
 
 def test_operations() -> None:

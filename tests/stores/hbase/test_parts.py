@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from viewkeep.errors import OutcomeUnknown
+from viewkeep.stores import create_store
+from viewkeep.stores.contract import NamedView, Store
 from viewkeep.stores.hbase.blobs import HbaseBlobs
 from viewkeep.stores.hbase.connection import HbaseConnection
 from viewkeep.stores.hbase.meta import HbaseMeta
+from viewkeep.stores.hbase.views import HbaseViews
+from viewkeep.types import BIGINT, Column, Schema
 
 from ..blobs import BlobsFactory, BlobSuite, blobs  # noqa: F401
+from ..conformance import OTHER, TABLE, MetaSuite, StateSuite, store  # noqa: F401
 
 pytestmark = pytest.mark.hbase
 
@@ -25,6 +32,67 @@ class TestBlobs(BlobSuite):
 
         opened().create()
         return opened
+
+
+@pytest.fixture
+def store_factory(
+    connection: HbaseConnection, namespace: str, tmp_path: Path
+) -> Callable[..., Store]:
+    url = f"hbase://{connection.address}/{namespace}?state={tmp_path}"
+    return lambda nodes=2, shards=4: create_store(url, shards=shards)
+
+
+class TestState(StateSuite):
+    """State on a machine's disk, with its changelog in HBase."""
+
+
+class TestMeta(MetaSuite):
+    test_sizes = None  # HBase does not tell the bytes of a table; `test_store` has the rest
+
+
+class ViewsAsState:
+    """Views in the place of state, which has their contract and more."""
+
+    def __init__(self, connection: HbaseConnection, namespace: str):
+        self.meta = HbaseMeta(connection, f"{namespace}:meta")
+        self.meta.create()
+        self.state = HbaseViews(connection, namespace, self.meta)
+        self.state.shards = 4
+        schema = Schema((Column("k", BIGINT),), ("k",))
+        shapes = [NamedView(f"v{n}", n, schema, ()) for n in (TABLE - 1, TABLE, OTHER)]
+        self.state.learn(lambda: shapes)
+
+    def close(self) -> None:
+        return
+
+
+class TestViews(StateSuite):
+    """Views by the suite of state, but for what their contract does not promise."""
+
+    @pytest.fixture
+    def store(self, connection: HbaseConnection, namespace: str) -> ViewsAsState:
+        return ViewsAsState(connection, namespace)
+
+    # Only state is looked up by prefixes and floors.
+    test_find_by_prefixes = None
+    test_scan_ranges = None
+    test_scan_ranges_before_the_horizon = None
+    test_floor_is_the_last_row_at_or_before_a_key = None
+    test_floor_passes_over_groups_without_rows = None
+    test_floor_below_rows_that_are_not_there = None
+    # HBase does not tell how many rows a table has.
+    test_rows_that_are_said_to_be_new = None
+    test_a_reverted_epoch_has_written_nothing = None
+    test_a_row_whose_return_was_reverted_is_swept = None
+    test_sizes_follow_the_rows = None
+    # An older epoch may write beside a newer one: readers know by the stamps.
+    test_an_older_epoch_is_fenced = None
+    test_an_empty_apply_still_fences = None
+    # One epoch of 16 trims, and deleted rows are looked for every 256 epochs; `test_store` has it.
+    test_versions_before_the_horizon_are_gone = None
+    test_sweep_removes_deleted_rows_only = None
+    # A table is dropped by one call, with what it has of all shards.
+    test_drop_within_a_budget = None
 
 
 @pytest.fixture

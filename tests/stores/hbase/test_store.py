@@ -221,6 +221,22 @@ def test_a_table_without_a_place_is_made(site: Site, db: viewkeep.Database) -> N
     assert (row.key, row.cells[0].value) == ((-1).to_bytes(8, "big", signed=True), b"a")
 
 
+def test_a_table_that_is_dropped_is_logged_no_longer(site: Site, db: viewkeep.Database) -> None:
+    """Unless another table of SQL is over the same one of HBase."""
+    assert isinstance(db.store, HbaseStore)
+    other = CREATE.replace("TABLE votes", "TABLE others")
+    for statement in (CREATE, other):
+        db.sql(statement.format(table=site.table))
+    for name, listed in (("votes", {site.table}), ("others", set())):
+        db.sql(f"DROP TABLE {name}")
+        catch_up(db.store)
+        while housekeep(db.store):
+            pass
+        assert db.store.log.heads().tables == listed
+    db.sql(CREATE.format(table=site.table))
+    assert db.store.log.heads().tables == {site.table}
+
+
 def test_its_statement_makes_the_table_again(site: Site, db: viewkeep.Database) -> None:
     db.sql(CREATE.format(table=site.table))
     ((text,),) = db.sql("SHOW CREATE TABLE votes").tuples()
@@ -278,6 +294,42 @@ def test_epochs_that_were_given_up_are_taken_back(site: Site, db: viewkeep.Datab
     assert views.changes(shard, number, at, at + 3, limit=10).versions == [
         [(at, rows[0]), (at + 3, None)]
     ]
+
+
+def test_what_a_late_task_left_is_passed_over(site: Site, db: viewkeep.Database) -> None:
+    """A task of an epoch that was given up may die after its write, before it takes that back."""
+    db.sql(CREATE.format(table=site.table))
+    db.sql(SCORES)
+    site.vote("s|a", 1)
+    site.settle(db)
+    views, name = db.store.views, f"{site.namespace}:scores"
+    number = db.catalog.current().program.placements["scores"].table.number
+    chunks = [views.scan(shard, number, limit=9, at=None) for shard in range(2)]
+    row = next(row for chunk in chunks for row in chunk.rows)
+    one, two, gone = keys = [b"\x01one\0\0", b"\x01two\0\0", b"\x01zgone\0\0"]
+    views.apply(0, 1000, 990, [StateWrite(number, keys, [row] * 3)])
+    views.apply(0, 1001, 990, [StateWrite(number, [gone], [None])])
+    views.revert(0, 1001, 1003)
+    left = {one: b"", two: b"", gone: row}
+    cells = {key: [Cell(b"r", b"", value)] for key, value in left.items()}
+    site.client.put(name, [Put(b"\0" + key, some, 1002) for key, some in cells.items()])
+    for at in (1001, 1003, 1004, None):
+        assert views.get(0, number, keys, at) == [row, row, None]
+        chunk = views.scan(0, number, limit=9, at=at)
+        shown = dict(zip(chunk.keys, chunk.rows, strict=True))
+        assert [shown.get(key) for key in keys] == [row, row, None]
+    changed = views.changes(0, number, 1000, 1004, start=one, limit=9)
+    assert (changed.keys, changed.versions) == ([gone], [[(1000, row), (1001, None)]])
+    views.apply(0, 1008, 1004, [StateWrite(number, [two], [row])])  # a multiple of 16 trims
+    versions = site.client.get(name, b"\0" + two, [Column(b"r")], versions=100)
+    assert [cell.timestamp for cell in versions.cells] == [1008, 1000]
+    assert not views.sweep(0, 1006)
+    assert views.get(0, number, keys, 1006) == [row, row, None]
+    views.revert(1, 1001, 1003)
+    with pytest.raises(Fenced, match="given up"):
+        views.apply(1, 1002, 990, [])
+    with pytest.raises(Fenced, match="was closed"):
+        views.apply(0, 1000, 990, [StateWrite(number, [gone], [row])])
 
 
 def test_versions_go_with_the_horizon(site: Site, db: viewkeep.Database) -> None:

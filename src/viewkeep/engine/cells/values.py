@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from viewkeep.codec.cells import physical_decoder
 from viewkeep.codec.keys import KeyCodec
-from viewkeep.codec.scalars import to_physical
 from viewkeep.engine.rows.delta import Values
 from viewkeep.errors import Corrupt
 from viewkeep.ops.cells import row
@@ -20,10 +19,7 @@ class CellRows:
 
     def __init__(self, schema: Schema):
         self._key_codec = KeyCodec(schema.types(schema.key))
-        self._keys = [
-            (schema.index(name), to_physical(type))
-            for name, type in zip(schema.key, schema.types(schema.key), strict=True)
-        ]
+        self._keys = [schema.index(name) for name in schema.key]
         self._decoders = [physical_decoder(column.type) for column in schema.columns]
         self._names = schema.names
 
@@ -40,7 +36,6 @@ class CellRows:
                 name = self._names[place] if place < len(self._names) else f"number {place}"
                 raise Corrupt(f"column {name} has a cell with bytes of another type") from error
         whole = key if state.whole_key is None else state.whole_key
-        parts = self._key_codec.decode_whole(whole)
-        for (place, physical), value in zip(self._keys, parts, strict=True):
-            values[place] = None if value is None else physical(value)
+        for place, value in zip(self._keys, self._key_codec.physical(whole), strict=True):
+            values[place] = value
         return tuple(values)

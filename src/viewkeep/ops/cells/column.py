@@ -1,14 +1,18 @@
 """What is kept of one cell: its versions, and the deletions that may still hide some.
 
-Law: `joined` is a join. Kept are the versions that no deletion hides, newest first; one, or all if
-the store can delete single versions, since that uncovers older ones.
+Law: `joined` is a join. Kept are the versions that no deletion hides, newest first: one, or if the
+store can delete single versions, since that uncovers older ones, those among the newest `KEPT`
+timestamps that puts and such deletions name. So a cell that is put a million times stays small, and
+a deletion of single versions uncovers nothing below the newest `KEPT`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from viewkeep.cells import CellRules
+
+KEPT: Final = 8  # HBase keeps one version of a cell, unless its family says more
 
 
 class Version(NamedTuple):
@@ -37,6 +41,10 @@ def joined(one: ColumnState, other: ColumnState, rules: CellRules) -> ColumnStat
     for version in (*one.versions, *other.versions):
         if version.timestamp not in best or best[version.timestamp] < version:
             best[version.timestamp] = version
+    if rules.versions and len(best) + len(gone) > KEPT:
+        newest = set(sorted({*best, *gone}, reverse=True)[:KEPT])
+        best = {at: version for at, version in best.items() if at in newest}
+        gone &= newest
     versions = sorted((v for at, v in best.items() if at not in gone), reverse=True)
     whole = ColumnState(tuple(versions), through, tuple(sorted(gone, reverse=True)))
     made = hidden_by(whole, through)

@@ -59,6 +59,8 @@ def of(operation: CellOperation, rules: CellRules) -> RowState:
 
 def joined(one: RowState, other: RowState, rules: CellRules) -> RowState:
     """The state after the operations of both."""
+    if not one.columns and one == NOTHING:
+        return other  # what comes is new, mostly
     columns = dict(one.columns)
     for column, state in other.columns.items():
         before = columns.get(column)
@@ -138,8 +140,9 @@ def _kept(
 ) -> RowState:
     """A state without columns that say nothing, and with the whole key if there is a row."""
     said = {number: column for number, column in columns.items() if column != _SILENT}
-    if inserted is None and not any(column.versions for column in said.values()):
-        whole_key = None
+    if whole_key is not None and inserted is None:
+        # Most keys are not cut, and need no look at the columns.
+        whole_key = whole_key if any(column.versions for column in said.values()) else None
     return RowState(said, deleted, inserted, whole_key)
 
 

@@ -36,6 +36,7 @@ from viewkeep.stores.hbase.wire import (
     Namespace,
     Put,
     Region,
+    RegionLocation,
     Row,
     Scan,
     ServerError,
@@ -193,9 +194,13 @@ class HbaseConnection:
 
     def regions(self, table: str) -> list[Region]:
         """The regions of a table, in the order of their keys."""
+        return [location.region for location in self.locations(table)]
+
+    def locations(self, table: str) -> list[RegionLocation]:
+        """The same with the servers that have them."""
         found = self._again(table, "getAllRegionLocations", table.encode())
-        regions = [one.region for one in found if not one.region.replica]
-        return sorted(regions, key=lambda region: region.start or b"")
+        locations = [one for one in found if not one.region.replica]
+        return sorted(locations, key=lambda location: location.region.start or b"")
 
     def has_table(self, table: str) -> bool:
         found: bool = self._again(table, "tableExists", name_of(table))

@@ -24,6 +24,8 @@ from viewkeep.types import DataType
 
 WIDTHS = {"BOOLEAN": 1, "INT": 4, "DATE": 4, "BIGINT": 8, "TIMESTAMP": 8, "DOUBLE": 8}
 _DECIMAL = 16
+# Not BOOLEAN, of which any byte but 0 is true, nor DOUBLE, which has many NaNs and two zeros.
+_EXACT = {"INT", "DATE", "BIGINT", "TIMESTAMP", "STRING", "BINARY"}
 
 
 class BadBytes(ValueError):
@@ -32,13 +34,17 @@ class BadBytes(ValueError):
 
 @dataclass(frozen=True)
 class Encoding:
-    """One type in one form. `width` is that of every value; None if they differ."""
+    """One type in one form. `width` is that of every value; None if they differ.
+
+    If it `is_exact`, `encode(decode(data))` is `data` for all that it reads.
+    """
 
     type: DataType
     name: str
     width: int | None
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
+    is_exact: bool = False
 
 
 def encoding(type: DataType, name: str = "", width: int | None = None) -> Encoding:
@@ -46,7 +52,8 @@ def encoding(type: DataType, name: str = "", width: int | None = None) -> Encodi
     if name in ("", "bytes"):
         made = _as_bytes(type)
     elif name == "text" and type.name != "BINARY":
-        made = Encoding(type, "text", None, _to_text(type), _from_text(type))
+        exact = type.name == "STRING"
+        made = Encoding(type, "text", None, _to_text(type), _from_text(type), exact)
     else:
         raise Unsupported(
             f"there is no encoding {name!r} of {type} in HBase",
@@ -56,7 +63,8 @@ def encoding(type: DataType, name: str = "", width: int | None = None) -> Encodi
         return made
     if made.width is not None or type.name not in ("STRING", "BINARY"):
         raise Unsupported(f"{type} takes no width in HBase, but STRING does")
-    return Encoding(type, made.name, width, _filled(made, width), _stripped(made, width))
+    both = _filled(made, width), _stripped(made, width)
+    return Encoding(type, made.name, width, *both, made.is_exact)
 
 
 def _as_bytes(type: DataType) -> Encoding:
@@ -74,7 +82,7 @@ def _as_bytes(type: DataType) -> Encoding:
             raise BadBytes(str(error)) from error
         return value
 
-    return Encoding(type, "bytes", width, encode, decode)
+    return Encoding(type, "bytes", width, encode, decode, type.name in _EXACT)
 
 
 def _to_text(type: DataType) -> Callable[[Any], bytes]:

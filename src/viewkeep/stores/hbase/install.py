@@ -238,4 +238,4 @@ def jar_version() -> str | None:
 
 
 def _log(connection: HbaseConnection, target: InstallTarget) -> HbaseLog:
-    return HbaseLog(connection, target.log_table, lambda change: ())
+    return HbaseLog(connection, target.log_table, lambda change, tables: ())

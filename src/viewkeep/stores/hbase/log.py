@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
@@ -40,7 +41,7 @@ from viewkeep.stores.hbase.log_table import (
 )
 from viewkeep.stores.hbase.wire import Cell, Column, Delete, Deletion, Family, Mutation, Put
 
-Translate: TypeAlias = Callable[[RowChange], Iterable[CellOperation]]
+Translate: TypeAlias = Callable[[RowChange, "frozenset[int] | None"], Iterable[CellOperation]]
 Written: TypeAlias = tuple[str, bytes, int]  # a table of HBase, a row, a timestamp
 
 IDLE = 600_000  # milliseconds without a write, by other logs' clocks, until an idle log ends
@@ -52,8 +53,8 @@ _REGIONS = 4  # of the log table, to begin with
 class HbaseLog(Log):
     """The log in one table.
 
-    `translate` gives the operations of a change, if it is of ours; `on_read` is called whenever
-    those of a split have been read.
+    `translate` gives what a change says to tables of some numbers, or to all. `on_read` is called
+    whenever those of a split have been read.
     """
 
     def __init__(
@@ -80,14 +81,24 @@ class HbaseLog(Log):
 
     def add_table(self, name: str) -> None:
         """Log a table of HBase from now on. Call it before the table is scanned."""
-        column = table_column(name)
-        self._put(HEADS, column, b"", time.time_ns())
+        self._put(HEADS, table_column(name), uuid.uuid4().bytes, time.time_ns())
 
-    def drop_table(self, name: str) -> None:
-        """Log a table no longer."""
+    def listed(self, name: str) -> bytes | None:
+        """What stands for a table that is logged, another thing after each `add_table`."""
+        cells = self._connection.get(self.table, HEADS, [table_column(name)]).cells
+        return cells[0].value if cells else None
+
+    def drop_table(self, name: str, listed: bytes | None = None) -> None:
+        """Log a table no longer; with `listed`, only if that still stands for it."""
         column = table_column(name)
-        column = Column(FAMILY, column.qualifier, time.time_ns())
-        self._connection.delete(self.table, [Delete(HEADS, [column], kind=Deletion.CELLS)])
+        gone = Column(FAMILY, column.qualifier, time.time_ns())
+        delete = Delete(HEADS, [gone], kind=Deletion.CELLS)
+        if listed is None:
+            self._connection.delete(self.table, [delete])
+        else:
+            self._connection.check_and_mutate(
+                self.table, HEADS, column, listed, [Mutation(deletion=delete)]
+            )
 
     def head(self) -> Cut:
         return self.heads().cut
@@ -149,9 +160,7 @@ class HbaseLog(Log):
         self, split: LogSplit, tables: frozenset[int] | None = None
     ) -> Iterator[CellOperation]:
         for change in self.changes(split):
-            for operation in self._translate(change):
-                if tables is None or operation.table in tables:
-                    yield operation
+            yield from self._translate(change, tables)
         self._on_read()
 
     def changes(self, split: LogSplit) -> Iterator[RowChange]:

@@ -129,7 +129,7 @@ class TableMapping:
         try:
             values = self.key_values(row_key)
             # Such as 012: it would be the row of 12, which has a row key of its own.
-            if self.row_key(values) != row_key:
+            if not self._is_exact and self.row_key(values) != row_key:
                 raise BadBytes(f"row key {row_key[:60]!r} is not how these values are written")
         except (BadBytes, InvalidRow) as error:
             met = self.unreadable
@@ -140,6 +140,11 @@ class TableMapping:
             return key, None
         physical = [convert(value) for convert, value in zip(self._physical, values, strict=True)]
         return key, self.key_codec.packer.call(*physical)
+
+    @cached_property
+    def _is_exact(self) -> bool:
+        """Whether row keys that can be read are as they would be written: 0.8 us less for each."""
+        return all(part.encoding is None or part.encoding.is_exact for part in self.parts)
 
     @cached_property
     def _physical(self) -> list[Any]:
@@ -217,8 +222,11 @@ class TableMapping:
 
     def _canonical(self, place: tuple[int, Encoding], data: bytes) -> bytes | None:
         """A value as DELTA keeps it."""
-        value = self._read(place, data)
-        return None if value is None else self._encoders[place[0]](value)
+        value, form = self._read(place, data), place[1]
+        if value is None:
+            return None
+        is_kept = form.is_exact and form.name == "bytes"
+        return data if is_kept else self._encoders[place[0]](value)
 
     def _read(self, place: tuple[int, Encoding], data: bytes) -> Any:
         try:

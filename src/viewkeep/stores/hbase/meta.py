@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
 
@@ -46,6 +47,12 @@ class HbaseMeta(Meta):
     def get(self, key: str) -> bytes | None:
         row = self._connection.get(self.table, ROW, [Column(RECORDS, key.encode())])
         return row.cells[0].value[1:] if row.cells and row.cells[0].value else None
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Several records, as they are at one moment."""
+        row = self._connection.get(self.table, ROW, [Column(RECORDS, key.encode()) for key in keys])
+        found = {cell.qualifier: cell.value[1:] for cell in row.cells if cell.value}
+        return [found.get(key.encode()) for key in keys]
 
     def cas(self, key: str, old: bytes | None, new: bytes | None) -> bool:
         if old is None and new is None:

@@ -62,7 +62,9 @@ class HbaseStore(Store):
         self._unreadable = unreadable = UnreadableCounts(self.meta, self._mappings)
         translate = self._mappings.translate
         self.log = HbaseLog(connection, where.table("log"), translate, unreadable.tell)
-        self.tables = HbaseTables(connection, where.namespace, self.log, self._mappings, unreadable)
+        self.tables = HbaseTables(
+            connection, where.namespace, self.log, self._mappings, unreadable, self.meta
+        )
         self.views: HbaseViews = HbaseViews(connection, where.namespace, self.meta)
         self.state = state
 
@@ -79,7 +81,7 @@ class HbaseStore(Store):
             meta = HbaseMeta(connection, where.table("meta"))
             meta.create()
             HbaseBlobs(connection, where.table("blobs")).create()
-            HbaseLog(connection, where.table("log"), lambda change: ()).create()
+            HbaseLog(connection, where.table("log"), lambda change, tables: ()).create()
             settings = {"format": FORMAT, "shards": shards, "id": uuid.uuid4().hex}
             if not meta.cas(_SETTINGS, None, json.dumps(settings).encode()):
                 raise StoreError(f"{where.url} is a database already")

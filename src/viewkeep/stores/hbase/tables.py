@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from threading import Lock
 
 from viewkeep.cells import CellOperation
@@ -21,6 +21,7 @@ from viewkeep.stores.contract import (
     Chunk,
     Cut,
     Kind,
+    Meta,
     NamedTable,
     Tables,
     TableWrite,
@@ -45,24 +46,29 @@ _PAGE = 5_000  # rows of one call of a scan
 _SECONDS = 30.0  # for a write of ours to come by the log
 _ALL_VERSIONS = 2**31 - 1
 _RAW = {b"_raw_": b"\xff"}  # scans that say so give deletions too, and what these hide
+_ADOPTED = "hbase/adopted/"  # meta records: tables of HBase by the numbers of those over them
 _LOGGED = 1  # the replication scope of a family whose cells the log has
 
 
 class Mappings:
-    """The tables of one database, by their numbers and by those of HBase."""
+    """The tables of one database, by their numbers and by those of HBase.
+
+    Law: a number means one table for good, and what was learned is not forgotten: whoever loads an
+    older plan, which lacks some tables, takes none away from those that run a newer one.
+    """
 
     def __init__(self) -> None:
         self._by_number: dict[int, TableMapping] = {}
         self._by_table: dict[str, list[TableMapping]] = {}
+        self._lock = Lock()
 
     def learn(self, shapes: Iterable[NamedTable]) -> None:
-        by_table: dict[str, list[TableMapping]] = {}
-        for shape in shapes:
-            if shape.number not in self._by_number:
-                self._by_number[shape.number] = TableMapping(shape)
-            mapping = self._by_number[shape.number]
-            by_table.setdefault(mapping.table, []).append(mapping)
-        self._by_table = by_table
+        with self._lock:
+            for shape in shapes:
+                if shape.number not in self._by_number:
+                    mapping = self._by_number[shape.number] = TableMapping(shape)
+                    known = self._by_table.get(mapping.table, [])
+                    self._by_table[mapping.table] = [*known, mapping]
 
     def __getitem__(self, number: int) -> TableMapping:
         try:
@@ -77,10 +83,13 @@ class Mappings:
         """The tables of SQL over one of HBase."""
         return self._by_table.get(table, ())
 
-    def translate(self, change: RowChange) -> Iterator[CellOperation]:
-        """What a change in HBase's log says to each table over it."""
+    def translate(
+        self, change: RowChange, tables: Container[int] | None = None
+    ) -> Iterator[CellOperation]:
+        """What a change in HBase's log says to each table over it, or to those of some numbers."""
         for mapping in self.of(change.table):
-            yield from mapping.operations(change.row, change.cells, change.sequence)
+            if tables is None or mapping.number in tables:
+                yield from mapping.operations(change.row, change.cells, change.sequence)
 
 
 class HbaseTables(Tables):
@@ -95,14 +104,17 @@ class HbaseTables(Tables):
         log: HbaseLog,
         mappings: Mappings,
         unreadable: UnreadableCounts,
+        meta: Meta,
     ):
-        self._connection, self._namespace = connection, namespace
+        self._connection, self._namespace, self._meta = connection, namespace, meta
+        self._dropped: set[int] = set()
         self._log, self._mappings, self._unreadable = log, mappings, unreadable
         self._lock, self._newest = Lock(), 0
 
     def adopt(self, shape: NamedTable) -> None:
         """Make the table of HBase if it is not there, and have its families logged."""
         mapping = TableMapping(located(shape, self._namespace))
+        self._note(shape.number, mapping.table)
         self._log.add_table(mapping.table)
         wanted = [name.decode() for name in mapping.families]
         families = [Family(name.encode(), versions=1, scope=_LOGGED) for name in wanted]
@@ -208,8 +220,30 @@ class HbaseTables(Tables):
         return CellChunk(operations, last, len(rows) == limit)
 
     def drop(self, table: int, budget: int = 10_000) -> bool:
+        """Log the table of HBase no longer, unless another one of SQL is over it.
+
+        The rows are their owners'.
+        """
         self._unreadable.forget(table)
-        return False  # the rows are theirs
+        record = f"{_ADOPTED}{table}"
+        if (raw := self._meta.get(record)) is not None:
+            name = raw.decode()
+            # What is adopted after this look is listed anew, and then nothing is taken away.
+            listed = self._log.listed(name)
+            adopted = dict(self._meta.scan(_ADOPTED))
+            known = {mapping.number for mapping in self._mappings.of(name)} - {table}
+            others = [other for other, of in adopted.items() if of == raw and other != record]
+            if listed is not None and not others and known <= self._dropped:
+                self._log.drop_table(name, listed)
+            self._meta.cas(record, raw, None)
+        self._dropped.add(table)
+        return False
+
+    def _note(self, number: int, name: str) -> None:
+        """Note which table of HBase one of SQL is over; a number that was not used may be again."""
+        record = f"{_ADOPTED}{number}"
+        while (raw := self._meta.get(record)) != name.encode():
+            self._meta.cas(record, raw, name.encode())
 
     def check_counts(self, part: int) -> None:
         return  # HBase checks its files

@@ -10,8 +10,10 @@ epoch's rows change one by one; that is why readers need an epoch.
 
 Writing the same rows of an epoch again changes nothing, so a task that runs twice does no harm. One
 that is late in an epoch which was given up is told so before it writes, and again afterwards, and
-then takes back what it wrote. What trimming hides is behind the horizon, which is noted first; a
-reader looks at it after its read, and so never takes a row for the one of its epoch wrongly.
+then takes back what it wrote. If it dies in between, its versions stay; readers know which epochs
+were given up and pass over them. What trimming hides is behind the horizon, which is noted first.
+A reader looks at both notes after its read, so it never takes a row for the one of its epoch
+wrongly. A task of an epoch at or before the horizon is refused: what it would write may be hidden.
 """
 
 from __future__ import annotations
@@ -43,10 +45,23 @@ _ABANDONED = "hbase/abandoned/"  # meta records by shard: epochs that were given
 _HORIZON = "hbase/horizon/"  # and the epoch before which versions may be hidden
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")  # what the names of HBase's tables do not have
 _PAGE = 5_000  # rows of one call
+_GIVEN_UP = 100  # runs of epochs of which versions may still come
 _TRIM = 16  # one epoch of so many trims the rows that it writes
 _SWEEP = 256  # epochs from one look for deleted rows to the next: it goes through all rows
 _ALL_VERSIONS = 2**31 - 1
 _DELETED = b"SingleColumnValueFilter('r', '', =, 'binary:')"  # the newest version is empty
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """What is noted of a shard."""
+
+    horizon: int
+    abandoned: list[tuple[int, int]]  # epochs that were given up: after < epoch <= upto
+
+    def has(self, epoch: int) -> bool:
+        """Whether versions of an epoch count."""
+        return not any(after < epoch <= upto for after, upto in self.abandoned)
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,8 @@ class _Shown:
 
     def cells(self, row: bytes) -> tuple[list[Cell], list[bytes]]:
         """The cells of a row, and the columns that are NULL."""
-        values, cells, nulls = self._codec.decode_one(row), list[Cell](), list[bytes]()
+        cells, nulls = list[Cell](), list[bytes]()
+        values = self._codec.decode_one(row) if self._columns else ()
         for name, place, encode in self._columns:
             if values[place] is None:
                 nulls.append(name)
@@ -105,8 +121,7 @@ class HbaseViews(Views):
             return [None] * len(keys)
         wanted = [_row_key(shard, key) for key in keys]
         found = self._connection.get_many(name, wanted, [_ROW], times=_upto(at))
-        self._check_kept(shard, at)
-        return [(row.cells[0].value or None) if row.cells else None for row in found]
+        return self._values(shard, name, found, at)
 
     def scan(
         self,
@@ -128,17 +143,18 @@ class HbaseViews(Views):
             found = self._connection.scan(
                 name, low, high, [_ROW], limit=page, times=_upto(at), reverse=reverse
             )
-            for row in found:
+            for row, value in zip(found, self._values(shard, name, found, at), strict=True):
                 key = (row.key or b"")[1:]
-                if row.cells[0].value and (only is None or only.matches(key)):
+                if value is not None and (only is None or only.matches(key)):
                     keys.append(key)
-                    rows.append(row.cells[0].value)
+                    rows.append(value)
             more = len(found) == page
             if more and reverse:
                 high = found[-1].key
             elif more:
                 low = (found[-1].key or b"") + b"\0"
-        self._check_kept(shard, at)
+        if name is None:
+            self._marks(shard, at)
         return Chunk(keys[:limit], rows[:limit], len(keys) > limit)
 
     def changes(
@@ -166,23 +182,28 @@ class HbaseViews(Views):
             )
             row_keys = [row.key or b"" for row in changed]
             before = self._connection.get_many(name, row_keys, [_ROW], times=_upto(after))
-            for row, old in zip(changed, before, strict=True):
-                known = [(after, _value(old))]
+            marks = self._marks(shard, after)
+            for row, old in zip(changed, self._values(shard, name, before, after), strict=True):
+                known = [(after, old)]
                 for cell in sorted(row.cells, key=lambda cell: cell.timestamp):
-                    if (cell.value or None) != known[-1][1]:
+                    if marks.has(cell.timestamp) and (cell.value or None) != known[-1][1]:
                         known.append((cell.timestamp, cell.value or None))
                 if len(known) > 1:
                     keys.append((row.key or b"")[1:])
                     versions.append(known)
             more = len(changed) == _PAGE
             low = row_keys[-1] + b"\0" if more else low
-        self._check_kept(shard, after)
+        if name is None:
+            self._marks(shard, after)
         return Changed(keys[:limit], versions[:limit], len(keys) > limit)
 
     # Writes.
 
     def apply(self, shard: int, epoch: int, horizon: int, writes: Sequence[StateWrite]) -> None:
-        self._check(shard, epoch)
+        marks = self._marks(shard)
+        if epoch <= marks.horizon:
+            raise Fenced(f"epoch {epoch} was closed; versions up to {marks.horizon} may be hidden")
+        _check(marks, epoch)
         written: list[tuple[str, list[bytes]]] = []
         for write in writes:
             name, shown = self._made(write.table), self._shown_as(write.table)
@@ -204,7 +225,7 @@ class HbaseViews(Views):
             self._connection.delete(name, deletes)
             written.append((name, [put.row for put in puts]))
         try:
-            self._check(shard, epoch)
+            _check(self._marks(shard), epoch)
         except Fenced:
             for name, keys in written:
                 self._take_back(name, self._connection.get_many(name, keys, [_ROW]), epoch, epoch)
@@ -212,27 +233,23 @@ class HbaseViews(Views):
         if epoch % _TRIM == 0:
             self._raise_horizon(shard, horizon)
             for name, keys in written:
-                self._trim(name, keys, horizon)
+                self._trim(shard, name, keys, horizon)
 
     def revert(self, shard: int, after: int, upto: int) -> None:
         record = f"{_ABANDONED}{shard}"
         while True:
             raw = self._meta.get(record)
-            known = json.loads(raw or b"[]")
-            if [after, upto] in known:
+            known = [(first, last) for first, last in json.loads(raw or b"[]")]
+            if (after, upto) in known:
                 break
-            if self._meta.cas(record, raw, json.dumps([*known[-99:], [after, upto]]).encode()):
+            # A driver that died while it did this is followed by one that gives up more.
+            kept = [(first, last) for first, last in known if first < after or last > upto]
+            for first, last in kept[: 1 - _GIVEN_UP]:
+                self._forget(shard, first, last)
+            new = json.dumps([*kept[1 - _GIVEN_UP :], (after, upto)]).encode()
+            if self._meta.cas(record, raw, new):
                 break
-        for number, value in self._meta.scan(_TABLE):
-            low, high, more = bytes([shard]), _end(shard, None), True
-            while more:
-                rows = self._connection.scan(
-                    value.decode(), low, high, [_ROW], limit=_PAGE, times=Times(after + 1, upto + 1)
-                )
-                self._take_back(value.decode(), rows, after + 1, upto)
-                self._show_again(int(number.removeprefix(_TABLE)), value.decode(), rows, upto + 1)
-                more = len(rows) == _PAGE
-                low = (rows[-1].key or b"") + b"\0" if more else low
+        self._forget(shard, after, upto)
 
     def sweep(self, shard: int, horizon: int, budget: int = 10_000) -> bool:
         with self._lock:
@@ -245,7 +262,12 @@ class HbaseViews(Views):
                 deleted = self._connection.scan(
                     name, low, _end(shard, None), [_ROW], limit=min(_PAGE, budget), filter=_DELETED
                 )
-                old = [row for row in deleted if row.cells[0].timestamp <= horizon]
+                values = self._values(shard, name, deleted, None)
+                old = [
+                    row
+                    for row, value in zip(deleted, values, strict=True)
+                    if row.cells[0].timestamp <= horizon and value is None
+                ]
                 self._take_back(name, old, 0, horizon)
                 budget -= len(old)
                 if budget <= 0:
@@ -309,22 +331,59 @@ class HbaseViews(Views):
             raise StoreError(f"no plan that this process knows has a view in table {number}")
         return self._shown[number]
 
-    def _check(self, shard: int, epoch: int) -> None:
-        """Fenced if the epoch was given up."""
-        raw = self._meta.get(f"{_ABANDONED}{shard}")
-        for after, upto in json.loads(raw or b"[]"):
-            if after < epoch <= upto:
-                raise Fenced(f"epoch {epoch} was given up; another driver goes on after {after}")
-
-    def _check_kept(self, shard: int, at: int | None) -> None:
-        """EpochGone if versions that a read at an epoch needed may have been hidden before it."""
-        if at is not None and at < int(self._meta.get(f"{_HORIZON}{shard}") or 0):
+    def _marks(self, shard: int, at: int | None = None) -> _Marks:
+        """The notes of a shard; EpochGone if versions that a read at an epoch needs may be gone."""
+        names = f"{_HORIZON}{shard}", f"{_ABANDONED}{shard}"
+        horizon, abandoned = self._meta.get_many(names)
+        marks = _Marks(int(horizon or 0), json.loads(abandoned or b"[]"))
+        if at is not None and at < marks.horizon:
             raise EpochGone(f"epoch {at} is no longer kept; pin an epoch to keep it")
+        return marks
+
+    def _values(
+        self, shard: int, name: str, rows: Sequence[Row], at: int | None
+    ) -> list[bytes | None]:
+        """The values of rows whose newest versions at or before an epoch were read."""
+        marks = self._marks(shard, at)
+        values = [_value(row) for row in rows]
+        late = [
+            place
+            for place, row in enumerate(rows)
+            if row.cells and not marks.has(row.cells[0].timestamp)
+        ]
+        if late:
+            keys = [rows[place].key or b"" for place in late]
+            found = self._connection.get_many(
+                name, keys, [_ROW], times=_upto(at), versions=_ALL_VERSIONS
+            )
+            for place, row in zip(late, found, strict=True):
+                kept = [cell for cell in row.cells if marks.has(cell.timestamp)]
+                newest = max(kept, key=lambda cell: cell.timestamp, default=None)
+                values[place] = None if newest is None else newest.value or None
+        return values
 
     def _raise_horizon(self, shard: int, horizon: int) -> None:
         record = f"{_HORIZON}{shard}"
         while int((raw := self._meta.get(record)) or 0) < horizon:
             self._meta.cas(record, raw, str(horizon).encode())
+
+    def _forget(self, shard: int, after: int, upto: int) -> None:
+        """Hide what epochs that were given up have written."""
+        for number, value in self._meta.scan(_TABLE):
+            name, low, more = value.decode(), bytes([shard]), True
+            while more:
+                rows = self._connection.scan(
+                    name,
+                    low,
+                    _end(shard, None),
+                    [_ROW],
+                    limit=_PAGE,
+                    times=Times(after + 1, upto + 1),
+                )
+                self._take_back(name, rows, after + 1, upto)
+                self._show_again(shard, int(number.removeprefix(_TABLE)), name, rows, upto + 1)
+                more = len(rows) == _PAGE
+                low = (rows[-1].key or b"") + b"\0" if more else low
 
     def _take_back(self, name: str, rows: Sequence[Row], first: int, last: int) -> None:
         """Hide what epochs from `first` to `last` have written to these rows."""
@@ -345,29 +404,40 @@ class HbaseViews(Views):
             ],
         )
 
-    def _show_again(self, number: int, name: str, rows: Sequence[Row], at: int) -> None:
+    def _show_again(self, shard: int, number: int, name: str, rows: Sequence[Row], at: int) -> None:
         """Have others read what viewkeep reads: epochs that were given up may have hidden it."""
         with suppress(StoreError):  # a view that was dropped
             self._shown_as(number)
         shown, puts = self._shown.get(number), list[Put]()
         if shown is None:
             return
-        for row in self._connection.get_many(name, [row.key or b"" for row in rows], [_ROW]):
-            if (held := _value(row)) is not None:
+        newest = self._connection.get_many(name, [row.key or b"" for row in rows], [_ROW])
+        for row, held in zip(newest, self._values(shard, name, newest, None), strict=True):
+            if held is not None:
                 puts.append(Put(row.key or b"", shown.cells(held)[0], at))
         self._connection.put(name, puts)
 
-    def _trim(self, name: str, keys: Sequence[bytes], horizon: int) -> None:
+    def _trim(self, shard: int, name: str, keys: Sequence[bytes], horizon: int) -> None:
         """Hide the versions of these rows that nobody at or after the horizon reads."""
         found = self._connection.get_many(
             name, keys, [_ROW], times=_upto(horizon), versions=_ALL_VERSIONS
         )
-        old = [
-            Delete(row.key or b"", [Column(ROWS, b"", cell.timestamp)], kind=Deletion.VERSION)
-            for row in found
-            for cell in sorted(row.cells, key=lambda cell: -cell.timestamp)[1:]
-        ]
+        marks, old = self._marks(shard), list[Delete]()
+        for row in found:
+            times = sorted((cell.timestamp for cell in row.cells), reverse=True)
+            kept = next(filter(marks.has, times), None)
+            old += [
+                Delete(row.key or b"", [Column(ROWS, b"", at)], kind=Deletion.VERSION)
+                for at in times
+                if at != kept
+            ]
         self._connection.delete(name, old)
+
+
+def _check(marks: _Marks, epoch: int) -> None:
+    """Fenced if the epoch was given up."""
+    if not marks.has(epoch):
+        raise Fenced(f"epoch {epoch} was given up by another driver")
 
 
 def _row_key(shard: int, key: bytes) -> bytes:
