@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,15 @@ def test_workers_are_looked_at(spark: SparkSession, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(session, "_LOOK", session._LOOK.replace('"lmdb"', '"not_there"'))
     with pytest.raises(PipelineError, match=r"lacks not_there; install .* PYSPARK_PYTHON"):
         check_workers(spark)
+
+
+def test_a_look_at_workers_keeps_them(spark: SparkSession) -> None:
+    """A worker that has not read all of its input ends, and the next task waits for a new one."""
+
+    def worker() -> int:
+        return spark.sparkContext.parallelize([0], 1).map(lambda _: os.getpid()).collect()[0]
+
+    before = {worker() for _ in range(3)}
+    for _ in range(3):
+        check_workers(spark)
+    assert worker() in before

@@ -81,7 +81,7 @@ class Alone:
                     report.encode() for report in local.run_epoch(store, epoch, 1, ALONE_BYTES)
                 ]
             except local.Outgrown:
-                return
+                continue  # reads the input to its end, without which Spark drops the worker
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,9 @@ def running(
     if spark is None:
         _forget_ended()
     base = spark or SparkSession.getActiveSession() or _adopt()
-    if spark is not None:
+    if spark is not None and spark.sparkContext.applicationId not in _checked:
         check_workers(spark)
+        _checked.add(str(spark.sparkContext.applicationId))
     if base is None:
         return _start(master, settings)
     if master is not None and retrying(master) != retrying(str(base.sparkContext.master)):
@@ -88,12 +89,16 @@ def running(
     return base
 
 
+_checked = set[str]()  # ids of applications whose workers can run viewkeep
+
+
 def check_workers(spark: SparkSession) -> None:
     """PipelineError if the Python of this session's workers cannot run viewkeep."""
     # A lambda travels by value, so workers without viewkeep can run it.
     look = eval(_LOOK)
     try:
-        version, executable, lost = spark.sparkContext.parallelize([0], 1).map(look).first()
+        # Not `first`: a worker whose input is not read to its end is not used again.
+        ((version, executable, lost),) = spark.sparkContext.parallelize([0], 1).map(look).collect()
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise PipelineError(f"Spark's workers cannot run Python: {reason[-1]}") from error

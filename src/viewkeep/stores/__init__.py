@@ -1,7 +1,7 @@
 """Stores by url: `lmdb:PATH`, or a plain path for the embedded default.
 
-Law: a connector is found by the scheme of its url among the entry points of the group
-`viewkeep.stores`; ours register the same way as anyone's.
+Law: a connector is found by the scheme of its url: ours by the table below, others among the entry
+points of the group `viewkeep.stores`, where ours are registered too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _MOST_BORROWED = 12
 _borrowed: deque[tuple[int, Store]] = deque()
 _lock = Lock()
 register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
-# Known without an installed package's entry points, so a source checkout works too.
+# Known without entry points: to look for those takes a new worker of Spark 0.1 s, since it reads
+# the index of pyspark.zip.
 _BUILT_IN = {
     "apart": "viewkeep.stores.apart:ApartStore",
     "awkward": "viewkeep.testing.awkward:AwkwardStore",
@@ -98,11 +99,11 @@ def _resolve(url: str) -> tuple[Connector, str]:
 
 @cache
 def _connector(scheme: str) -> Connector:
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if scheme in found:
-        return cast(Connector, found[scheme].load())
     if scheme in _BUILT_IN:
         module, _, name = _BUILT_IN[scheme].partition(":")
         return cast(Connector, getattr(import_module(module), name))
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if scheme in found:
+        return cast(Connector, found[scheme].load())
     known = sorted(_BUILT_IN.keys() | found.keys())
     raise StoreError(f"no store of kind {scheme!r}; known are {known}")
