@@ -87,8 +87,11 @@ def test_pages_run(
     run(program(page), page.name)
 
 
-def test_reading_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page reads beside a pipeline; here its epochs run in a thread."""
+@pytest.mark.parametrize("name", ["reading.md", "partial.md"])
+def test_pages_beside_a_pipeline_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that read beside a pipeline; here its epochs run in a thread."""
     from viewkeep.engine.epochs import Epochs
     from viewkeep.engine.local import advance
 
@@ -105,7 +108,7 @@ def test_reading_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         thread = threading.Thread(target=epochs)
         thread.start()
         try:
-            page = DOCS / "reading.md"
+            page = DOCS / name
             run(program(page), page.name)
         finally:
             done.set()

@@ -29,7 +29,7 @@ from viewkeep.engine.successors import before_replacement
 from viewkeep.errors import CatalogError, EpochGone, PlanOutdated
 from viewkeep.expr import Scalar
 from viewkeep.plan.alterations import SetDefault, altered
-from viewkeep.plan.nodes import CellSource, Source, View, sources
+from viewkeep.plan.nodes import CellSource, Source, View, WantedKeys, sources
 from viewkeep.plan.program import Program, producer_id
 from viewkeep.sql.statements.nodes import AlterTable, CreateView
 from viewkeep.stores.contract import Store
@@ -180,6 +180,7 @@ class Catalog:
         Of a view that is replaced and answers, the new version is loaded beside it, and takes its
         name once all of this change are loaded. The names of those are returned.
         """
+        self._check_partial(statement.view for statement in wanted)
         generations = save_definitions(self.store, [statement.view for statement in wanted])
         beside = list[str]()
 
@@ -198,6 +199,7 @@ class Catalog:
         If it replaces or drops a view that answers, all its views take their names together, and
         what it drops answers until then.
         """
+        self._check_partial(statement.view for statement in wanted.views)
         generations = save_definitions(self.store, [statement.view for statement in wanted.views])
 
         def change(plan: PlanVersion) -> PlanVersion | None:
@@ -208,6 +210,16 @@ class Catalog:
             return self.preview(wanted, generations)
 
         self._commit(change)
+
+    def _check_partial(self, views: Iterable[View]) -> None:
+        """Refuse partial views where readers cannot read state, or write which keys they want."""
+        has = self.store.capabilities
+        for view in views:
+            if view.wanted is not None and (has.views_apart or has.cells is not None):
+                raise CatalogError(
+                    f"{view.name} cannot be partial: readers of this store have views alone, and "
+                    "not the state that keys are computed from. Create it without partial"
+                )
 
     def preview(
         self, wanted: CatalogChange, generations: Sequence[int] | None = None
@@ -338,6 +350,9 @@ class _Addition:
         self.origins, self.successors = dict(plan.origins), dict(plan.successors)
         self.failed, self.repairs = dict(plan.failed), dict(plan.repairs)
         self.unreadable, self.leaving = dict(plan.unreadable), dict(plan.leaving)
+        # Views of one name and key have one table of wanted keys, whichever comes first.
+        self.key_tables = {keys: keys.number for keys in plan.wanted_keys}
+        self.next_number = plan.next_number
         self.added: dict[str, View] = {}  # by the names that the program has for them
         self.beside: list[str] = []
         self.lost = False  # whether some view is no longer kept
@@ -391,6 +406,7 @@ class _Addition:
         if self.together or reads_new or answers:
             self._forget_successor(name)
             _refuse_taken(self._now(), successor_name(name))
+            view = self._numbered(view)
             successor = Successor(view, generation, self.plan.version + 1)
             self.successors[name] = successor
             self.added[successor.apart.name] = successor.apart
@@ -399,8 +415,17 @@ class _Addition:
         if statement.or_replace:
             self._forget(name)
         _refuse_taken(self._now(), name)
-        self.views[name] = self.added[name] = view
+        self.views[name] = self.added[name] = self._numbered(view)
         self.generations[name] = generation
+
+    def _numbered(self, view: View) -> View:
+        """The view, with the table of its wanted keys if it is partial."""
+        if view.wanted is None:
+            return view
+        if view.wanted not in self.key_tables:
+            self.key_tables[view.wanted] = self.next_number
+            self.next_number += 1
+        return view.numbered(self.key_tables[view.wanted])
 
     def _is_kept(self, view: View) -> bool:
         name = view.name
@@ -445,6 +470,7 @@ class _Addition:
             repairs=self.repairs,
             unreadable=self.unreadable,
             leaving=self.leaving,
+            next_number=self.next_number,
         )
 
 
@@ -520,7 +546,8 @@ def _refuse_changed(
         if name in basis.tables and not _is_same_table(plan.tables.get(name), basis.tables[name])
     ]
     numbers = {source.number for source in plan.tables.values()}
-    lost += [base.table for base in sources(view.node) if base.number not in numbers]
+    bases = (base for base in sources(view.node) if not isinstance(base, WantedKeys))
+    lost += [base.table for base in bases if base.number not in numbers]
     if lost:
         raise CatalogError(
             f"{lost[0]}, which {view.name} reads, was dropped or replaced meanwhile; try again"

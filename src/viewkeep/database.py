@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -85,10 +86,8 @@ def open(
         return make(given, nodes=nodes, shards=shards, durability=durability)
     except StoreError:
         # Another process may have made it in between; if not, its error is the one to show.
-        try:
+        with suppress(StoreError):
             return Database(open_store(given), given)
-        except StoreError:
-            pass
         raise
 
 
@@ -117,7 +116,6 @@ def in_memory(options: Mapping[str, object], *, each_write: bool = True) -> Data
     from viewkeep.inprocess import InProcess, create_in_memory
 
     store, remove = create_in_memory(options)
-    database_id(store)
     return Database(store, MEMORY, InProcess(store, each_write=each_write), remove)
 
 
@@ -395,9 +393,8 @@ class Database:
         """
         from viewkeep.access.sessions import Session
 
-        return Session(
-            self._reader, self.catalog, self._log, timeout, token, statements=self._statements
-        )
+        known = self._statements
+        return Session(self._reader, self.catalog, self._log, timeout, token, statements=known)
 
     def subscribe(
         self,
@@ -477,8 +474,7 @@ class Database:
                 late, behind = lag_seconds(self.epochs, published), published.cut.short_of(goal)
                 raise Timeout(
                     f"after {timeout:g} s the views are {behind:,} of your operations behind "
-                    f"({late:.1f} s); "
-                    f"is the pipeline running? Start it: viewkeep run {self._given}"
+                    f"({late:.1f} s); is the pipeline running? Start it: viewkeep run {self._given}"
                 )
             published = self.epochs.wait(published.epoch, _WAIT_SECONDS if left is None else left)
 
@@ -487,6 +483,12 @@ class Database:
         from viewkeep.status import status_of
 
         return status_of(self.store, self.catalog, self.epochs, self._given)
+
+    def limit_memory(self, size: str | int | None) -> None:
+        """Bound what the state of views may hold, as in `512MB`; None lifts the bound."""
+        from viewkeep.engine.memory import set_bound
+
+        set_bound(self.store, size)
 
     def verify(
         self,
@@ -499,9 +501,8 @@ class Database:
         from viewkeep.spark.session import session
         from viewkeep.spark.verify import verify
 
-        return verify(
-            self.store.url, list(views), repair=repair, spark=session(master, spark=spark)
-        )
+        own = session(master, spark=spark)
+        return verify(self.store.url, list(views), repair=repair, spark=own)
 
     def repair(self, *views: str) -> tuple[str, ...]:
         """Have views that failed (default: all) loaded afresh, with those that read them; which."""

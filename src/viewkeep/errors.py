@@ -13,6 +13,7 @@ ViewkeepError
 │   └── DuplicateKey           an INSERT met an existing key
 ├── NotReady               a view is still being loaded
 │   └── PlanOutdated           a view was replaced while a query over it began; run it again
+├── PartialKey             a read of a partial view does not name the key that it is partial by
 ├── ViewFailed             a view was set aside because its epochs failed; repair or replace it
 ├── EpochGone              the epoch asked for is no longer kept
 ├── InvalidReadPoint       `at` is neither "stable", "latest" nor the number of an epoch
@@ -100,6 +101,10 @@ class NotReady(ViewkeepError):
 
 class PlanOutdated(NotReady):
     """A view was replaced by one with other columns while a query over it began; run it again."""
+
+
+class PartialKey(ViewkeepError):
+    """A read of a partial view that does not name a key by which the view is partial."""
 
 
 class ViewFailed(ViewkeepError):

@@ -18,6 +18,7 @@ from types import TracebackType
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.failures import leave_out
 from viewkeep.engine.housekeeping import Housekeeper
+from viewkeep.engine.identity import database_id
 from viewkeep.engine.local import run_epoch
 from viewkeep.errors import OperatorFailed
 from viewkeep.stores import create_store
@@ -133,6 +134,7 @@ def create_in_memory(options: Mapping[str, object]) -> tuple[Store, Callable[[],
     chosen = {"nodes": 1, "shards": 1, "durability": "relaxed", **options}
     try:
         store = create_store(f"{folder}/memory.vk", **chosen)
+        database_id(store)
     except BaseException:
         remove()
         raise

@@ -21,6 +21,7 @@ from viewkeep.engine.failures import trouble_of
 from viewkeep.engine.lag import lag_seconds
 from viewkeep.engine.lease import holder
 from viewkeep.engine.load_progress import Loads
+from viewkeep.engine.memory import memory_of
 from viewkeep.engine.programs import PlanVersion, load_plan, successor_name
 from viewkeep.plan.explain import title
 from viewkeep.plan.program import Program
@@ -94,6 +95,9 @@ class Status:
     trouble: str | None = None  # failures since the last epoch was published
     slowest: EpochCost | None = None  # epoch of the last hour, with the operators that took most
     unreadable: tuple[UnreadableStatus, ...] = ()  # tables that others write
+    essential_bytes: int = 0  # of rows of state that must stay
+    evictable_bytes: int = 0  # of those that may go, key by key, to keep both within the bound
+    memory_bound: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
     lease, costs = holder(store), read_costs(store)
     loads = Loads(store, load_plan(store, published.plan).program, published)
     spent = costs.of_views(current.program)
+    memory = memory_of(store, current.program, sizes.tables)
     return Status(
         url=url,
         epoch=published.epoch,
@@ -142,6 +147,9 @@ def status_of(store: Store, catalog: Catalog, epochs: Epochs, url: str) -> Statu
         trouble=_trouble(store),
         slowest=_slowest(costs),
         unreadable=_unreadable(current, sizes),
+        essential_bytes=memory.essential,
+        evictable_bytes=memory.evictable,
+        memory_bound=memory.bound,
     )
 
 
@@ -256,7 +264,7 @@ def render(status: Status) -> Group:
     whole = sum(view.seconds for view in status.views)
     for view in status.views:
         views.add_row(view.name, view.state, view.progress, _spent(view.seconds, whole))
-    sizes = f"base {_size(status.base_bytes)} · state {_size(status.state_bytes)} · {_room(status)}"
+    sizes = f"base {_size(status.base_bytes)} · {_state(status)} · {_room(status)}"
     driver = f"driver: {status.driver or 'none (start one: viewkeep run ' + status.url + ')'}"
     top = Text(f"{status.url} · {line(status)}", style="bold")
     tables = f"tables: {', '.join(status.tables) or 'none'}"
@@ -284,6 +292,16 @@ def _slowest_told(status: Status) -> str:
     name, seconds, rows = next(iter(slow.operators), ("", 0.0, 0))
     most = f"; {seconds:.2f} s of it {names[name]}, {rows:,} rows" if name in names else ""
     return f"\nslowest epoch of the last hour: {slow.epoch} took {told}{most}"
+
+
+def _state(status: Status) -> str:
+    """What the files of state hold; of its rows, how many may go, and the bound."""
+    told = f"state {_size(status.state_bytes)}"
+    if status.evictable_bytes or status.memory_bound is not None:
+        rows = f"rows {_size(status.essential_bytes)} and {_size(status.evictable_bytes)} evictable"
+        bound = status.memory_bound
+        told += f" ({rows}{'' if bound is None else f', at most {_size(bound)}'})"
+    return told
 
 
 def _room(status: Status) -> str:

@@ -36,8 +36,8 @@ COMMANDS = (
         "get",
         "scan",
     ),
-    *("explain", "status", "top", "profile", "verify", "repair", "demo", "doctor"),
-    *("users", "hbase"),
+    *("explain", "status", "top", "profile", "verify", "repair", "memory", "demo"),
+    *("doctor", "users", "hbase"),
 )
 
 SITE = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import datetime as dt
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -26,7 +26,7 @@ from viewkeep.codec.keys import KeyCodec
 from viewkeep.codec.rows import RowCodec
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.programs import load_plan
-from viewkeep.plan.nodes import Source
+from viewkeep.plan.nodes import Source, View, WantedKeys
 from viewkeep.plan.program import Placement
 from viewkeep.sql.parse.syntax import parse
 from viewkeep.sql.statements.analyse import analyse
@@ -92,7 +92,7 @@ class History:
     def create_view(self, text: str) -> None:
         statement = analyse(parse(text)[0], self.catalog.resolve)
         assert isinstance(statement, CreateView)
-        self.catalog.create_view(statement.view)
+        self.catalog.create_view(statement.view, or_replace=statement.or_replace)
 
     def put(self, rows: list[Row], table: str = "") -> None:
         """Whole or partial puts: a missing column keeps its value."""
@@ -158,23 +158,30 @@ class History:
         epochs = Epochs(self.store)
         published = epochs.read().published
         plan = load_plan(self.store, published.plan)
-        oracle = _oracle()
-        for name, rows in self.rows_at(published.cut).items():
-            schema = self.tables[name].schema.polars
-            oracle.register(name, pl.DataFrame(rows, schema=schema, orient="row").to_arrow())
-        for name, view in plan.views.items():
-            text = sqlglot.transpile(view.sql, read="spark", write="duckdb")[0]
-            oracle.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
-        expected = {
-            name: oracle.execute(f"SELECT * FROM {name}").fetchall()
-            for name in plan.views
-            if epochs.ready(name)
-        }
-        for name in plan.views:  # another history may have a table of that name
-            oracle.execute(f"DROP VIEW {name}")
-        for name, rows in expected.items():
+        for name, rows in self.answers(published.cut, plan.views).items():
+            if not epochs.ready(name):
+                continue
+            wanted = plan.views[name].wanted
+            if wanted is not None:  # of a partial view the rows of wanted keys
+                keys = {key[2:] for key in wanted_keys(self.store, wanted, published.cut)}
+                places = [plan.views[name].visible.index(column) for column in wanted.values]
+                rows = [row for row in rows if tuple(row[place] for place in places) in keys]
             found = view_rows(self.store, plan.program.placements[name], published.epoch)
             assert_same(found, rows, name)
+
+    def answers(self, cut: Cut, views: Mapping[str, View]) -> dict[str, list[tuple[Any, ...]]]:
+        """DuckDB's answers to the queries of views over the rows at a cut."""
+        oracle = _oracle()
+        for name, rows in self.rows_at(cut).items():
+            schema = self.tables[name].schema.polars
+            oracle.register(name, pl.DataFrame(rows, schema=schema, orient="row").to_arrow())
+        for name, view in views.items():
+            text = sqlglot.transpile(view.sql, read="spark", write="duckdb")[0]
+            oracle.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
+        found = {name: oracle.execute(f"SELECT * FROM {name}").fetchall() for name in views}
+        for name in views:  # another history may have a table of that name
+            oracle.execute(f"DROP VIEW {name}")
+        return found
 
 
 @cache
@@ -184,6 +191,15 @@ def _oracle() -> duckdb.DuckDBPyConnection:
     made.execute("SET TimeZone='UTC'")
     atexit.register(_oracle.cache_clear)  # DuckDB complains of connections that outlive it
     return made
+
+
+def wanted_keys(store: Store, wanted: WantedKeys, at: Cut | None) -> list[tuple[Any, ...]]:
+    """The rows of a table of wanted keys at a cut, or now."""
+    codec = RowCodec(wanted.schema.columns)
+    rows = []
+    for part in range(store.tables.parts):
+        rows += store.tables.scan(part, wanted.number, limit=1_000_000, at=at).rows
+    return [codec.decode_one(row) for row in rows]
 
 
 def view_rows(store: Store, placement: Placement, epoch: int) -> list[tuple[Any, ...]]:

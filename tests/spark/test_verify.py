@@ -202,3 +202,23 @@ def test_no_alarm_where_spark_means_something_else(db: Database, spark: SparkSes
     damage(db, "plain", change)
     (verdict,) = db.verify("plain", spark=spark)
     assert not verdict.ok
+
+
+def test_the_wanted_rows_of_a_partial_view_are_verified(
+    scored: Database, spark: SparkSession
+) -> None:
+    scored.sql(
+        "CREATE VIEW page WITH (partial = true) AS SELECT story, SUM(value) AS total "
+        "FROM votes GROUP BY story"
+    )
+    catch_up(scored.store)
+    for story in (1, 3, 77):
+        scored.scan("page", prefix=story)
+    scored.put("votes", {"id": 50, "story": 3, "value": 1000})
+    catch_up(scored.store)
+    (verdict,) = scored.verify("page", spark=spark)
+    assert verdict.ok, verdict
+    assert verdict.rows == 2
+    damage(scored, "page", lambda row: None)
+    (verdict,) = scored.verify("page", spark=spark)
+    assert (verdict.missing, verdict.extra) == (1, 0)

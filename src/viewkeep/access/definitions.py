@@ -48,7 +48,13 @@ def create_view(view: View) -> str:
         return view.statement
     # Of a version that kept the query alone, or of all columns that there were then.
     names = ", ".join(map(_quoted, view.visible))
-    return f"CREATE VIEW {_quoted(view.name)} ({names}) AS {view.sql}"
+    return f"CREATE VIEW {_quoted(view.name)} ({names}){_partial(view)} AS {view.sql}"
+
+
+def _partial(view: View) -> str:
+    if view.wanted is None:
+        return ""
+    return f" WITH (partial = {_text(', '.join(view.wanted.values))})"
 
 
 def has_star(statement: str) -> bool:

@@ -215,11 +215,16 @@ class DatabaseReader:
         return name.lower() in self.current().views
 
     def _open_view(self, view: View, point: ReadPoint) -> ViewRelation:
-        placement = load_plan(self.store, point.plan).program.placements.get(view.name)
+        program = load_plan(self.store, point.plan).program
+        placement = program.placements.get(view.name)
         # A view dropped and created anew keeps its name: the published plan may still have the old.
         if placement is None or placement.view != view:
             self.refuse_failed(view.name)
             raise self.not_ready(view.name)
+        if view.wanted is not None:
+            from viewkeep.access.partial import PartialRelation  # what computes needs operators
+
+            return PartialRelation(program, placement, self.store.state.shards)
         return ViewRelation(placement, self.store.state.shards)
 
     def refuse_failed(self, name: str) -> None:

@@ -45,6 +45,9 @@ class ViewRelation:
         self._indices = tuple(at[inner] for inner in self._inner)
         self._key_at = tuple(at[name] for name in self.table.key_names)
 
+    def check_whole(self, what: str) -> None:
+        """PartialKey if the view has not all rows, which `what` needs."""
+
     def shard_of(self, values: Sequence[object], key: bytes) -> int:
         """The shard of a key, or of a prefix that has the columns which choose the shard."""
         if not self._whole:

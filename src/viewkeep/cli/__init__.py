@@ -27,6 +27,7 @@ MODULES = {
     "hbase": "hbase",
     "init": "write",
     "load": "write",
+    "memory": "memory",
     "profile": "profile",
     "repair": "repair",
     "restore": "archive",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # isort: off
 from viewkeep.cli import write, apply, archive, run, serve, users, read, top, profile, verify
-from viewkeep.cli import repair, hbase, demo, doctor
+from viewkeep.cli import repair, memory, hbase, demo, doctor
 
 # isort: on
 from viewkeep.cli.app import app
@@ -16,6 +16,7 @@ __all__ = [
     "demo",
     "doctor",
     "hbase",
+    "memory",
     "profile",
     "read",
     "repair",

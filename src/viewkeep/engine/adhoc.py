@@ -34,16 +34,15 @@ def evaluate(
     for part in nodes([node]):
         if part.id not in known:
             budget.check()
-            below = [known[one.id] for one in part.inputs]
-            known[part.id] = _evaluated(part, rows_of, below, budget)
+            if isinstance(part, Source):
+                known[part.id] = rows_of(part)
+                continue
+            known[part.id] = evaluated(part, [known[one.id] for one in part.inputs], budget)
     return known[node.id]
 
 
-def _evaluated(
-    node: Node, rows_of: RowsOf, below: list[pl.DataFrame], budget: Budget
-) -> pl.DataFrame:
-    if isinstance(node, Source):
-        return rows_of(node)
+def evaluated(node: Node, below: Sequence[pl.DataFrame], budget: Budget) -> pl.DataFrame:
+    """The rows of a node that is no base table, given those of its inputs."""
     stateless = _STATELESS.get(type(node))
     if stateless is not None:
         return stateless(node, below, budget)

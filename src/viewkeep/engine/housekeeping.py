@@ -1,4 +1,4 @@
-"""Between epochs: drop log records, versions, plans and tables that nobody can ask for any more.
+"""Between epochs: drop what nobody can ask for any more, and keys that state has no room for.
 
 Law: nothing at or after the oldest kept epoch (the published one, or an older pin) is touched. All
 of it is budgeted, so that no epoch waits long for it, and all of it may be repeated or left out.
@@ -15,6 +15,7 @@ from functools import partial
 
 from viewkeep.engine.cells.loading import drop_chunks_before
 from viewkeep.engine.epochs import Epochs, Pin, Published
+from viewkeep.engine.memory import keep_within
 from viewkeep.engine.programs import drop_plans_before, load_plan
 from viewkeep.engine.revision import DROPPED
 from viewkeep.engine.views import versioned_parts
@@ -68,6 +69,8 @@ def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) ->
     for shard in range(store.state.shards):
         for part in versioned_parts(store):
             more |= _repeat(partial(part.sweep, shard, horizon, budget), rounds)
+    if not more:  # else rows of keys that have gone may take room still
+        keep_within(store, published.plan, oldest.cut)
     drop_chunks_before(store, published.epoch)
     oldest_plan = min([published.plan, *(pin.plan for pin in pins)])
     drop_plans_before(store, oldest_plan)

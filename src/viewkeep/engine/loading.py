@@ -18,7 +18,7 @@ from viewkeep.delta import KEY
 from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
-from viewkeep.plan.nodes import Source, Values
+from viewkeep.plan.nodes import ReaderNode, Source, Values
 from viewkeep.plan.program import OperatorFeed, Program, StateTable
 from viewkeep.stores import contract as stores
 from viewkeep.stores.contract import Cut, Store
@@ -66,10 +66,12 @@ def _parts(
     if isinstance(feed.producer, Values):
         return ["0"]
     producer = program.by_id[feed.producer]
-    # A reader has no state of its own: its rows come from those of its first arrangement. While
-    # that one is new it begins empty, and its changes bring all rows of the reader too.
-    holder = program.by_id[producer.ports[0].producer] if producer.ports else producer
-    known = (holder.id, holder.tables) in old
+    # A reader has no state of its own: its rows come from those of its arrangements. While one that
+    # it has no rows without is new it begins empty, and that one's changes bring all of its rows.
+    holders = [producer]
+    if isinstance(producer.node, ReaderNode):
+        holders = [program.by_id[producer.ports[p].producer] for p in producer.node.empty_without]
+    known = all((holder.id, holder.tables) in old for holder in holders)
     return [str(shard) for shard in range(store.state.shards)] if known else []
 
 

@@ -12,16 +12,17 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from viewkeep.codec.tablerows import TableHistory
 from viewkeep.errors import Corrupt, EpochGone, StoreError, Unsupported
-from viewkeep.plan.nodes import CellSource, Source, View
+from viewkeep.plan.nodes import CellSource, Source, View, WantedKeys
 from viewkeep.plan.program import Placement, Program, compile_program
 from viewkeep.plan.serial import decode, encode
 from viewkeep.stores.contract import Cut, NamedTable, NamedView, Store
@@ -102,8 +103,15 @@ class PlanVersion:
 
     @property
     def table_numbers(self) -> set[int]:
-        """The numbers of the base tables."""
-        return {source.number for source in self.tables.values()}
+        """The numbers of the base tables, and of the tables of wanted keys."""
+        numbers = {source.number for source in self.tables.values()}
+        return numbers | {keys.number for keys in self.wanted_keys}
+
+    @property
+    def wanted_keys(self) -> set[WantedKeys]:
+        """The tables of wanted keys: views of one name and key have the same."""
+        views = chain(self.views.values(), (s.view for s in self.successors.values()))
+        return {view.wanted for view in views if view.wanted is not None}
 
     def origin(self, name: str) -> int | None:
         """What stays the same for a view while others replace it; None if there is no such view."""
@@ -286,25 +294,37 @@ def _encode(plan: PlanVersion) -> bytes:
         "successors": {name: (s.generation, s.group) for name, s in plan.successors.items()},
         "origins": dict(plan.origins),
         "leaving": dict(plan.leaving),
+        "wanted": {
+            generation: view.wanted.number
+            for generation, view in _by_generation(plan)
+            if view.wanted is not None
+        },
         "id": uuid.uuid4().hex,  # no two plans of any databases have the same record
     }
     return json.dumps(value).encode()
 
 
+def _by_generation(plan: PlanVersion) -> Iterator[tuple[int, View]]:
+    """The views of a plan and those that are to replace some, by their definitions."""
+    yield from ((plan.generations[name], view) for name, view in plan.views.items())
+    yield from ((s.generation, s.view) for s in plan.successors.values())
+
+
 def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
     value: dict[str, Any] = json.loads(record)
     tables = {name: decode(source) for name, source in value["tables"].items()}
+    wanted = value.get("wanted", {})
     views: dict[str, View] = {}
     unreadable: dict[str, str] = {}
     for name, number in value["views"].items():
-        found = _definition_or_reason(store, number)
+        found = _with_wanted(_definition_or_reason(store, number), wanted.get(str(number)))
         if isinstance(found, View):
             views[name] = found
         else:
             unreadable[name] = found  # the others go on
     successors: dict[str, Successor] = {}
     for name, (number, group) in value.get("successors", {}).items():
-        found = _definition_or_reason(store, number)
+        found = _with_wanted(_definition_or_reason(store, number), wanted.get(str(number)))
         if isinstance(found, View):
             successors[name] = Successor(found, number, group)
         else:
@@ -326,6 +346,13 @@ def _decode(store: Store, version: int, record: bytes) -> PlanVersion:
         value.get("origins", {}),
         value.get("leaving", {}),
     )
+
+
+def _with_wanted(found: View | str, number: int | None) -> View | str:
+    """A view with its table of wanted keys, if it is partial; or why there is none."""
+    if isinstance(found, str) or found.wanted is None:
+        return found
+    return "its keys are not known" if number is None else found.numbered(number)
 
 
 def _definition_or_reason(store: Store, generation: int) -> View | str:

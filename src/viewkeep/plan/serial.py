@@ -37,6 +37,7 @@ from viewkeep.plan.nodes import (
     Union,
     Values,
     View,
+    WantedKeys,
     Window,
     WindowCall,
 )
@@ -57,6 +58,7 @@ CLASSES: dict[str, type[Any]] = {
         WindowCall,
         Source,
         CellSource,
+        WantedKeys,
         Values,
         Filter,
         Project,
@@ -81,7 +83,8 @@ def encode(value: object) -> Any:
     """A plan value as JSON: its parts (nodes and calls), each once and after those it is made of.
 
     Where a part stands in another, or in the value, is its place among the parts. So the JSON of a
-    plan grows with what is different in it, and neither its depth nor its sharing matters.
+    plan grows with what is different in it, and neither its depth nor its sharing matters. Fields
+    that are `optional` are left out where they are None: versions that lack them read the rest.
     """
     parts: list[Any] = []
     places: dict[object, int] = {}  # of a node by its id, of a call by what it is made of
@@ -100,7 +103,11 @@ def encode(value: object) -> Any:
         name = type(value).__name__
         if name not in CLASSES or not dataclasses.is_dataclass(value):
             raise TypeError(f"{name} is not a plan value")
-        fields = {f.name: spelt(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {
+            f.name: spelt(held)
+            for f in dataclasses.fields(value)
+            if (held := getattr(value, f.name)) is not None or not f.metadata.get("optional")
+        }
         return {"is": name, **fields}
 
     for part in _parts(value):

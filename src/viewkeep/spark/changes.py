@@ -69,6 +69,8 @@ class FollowedView:
             raise UnknownName(f"no view is called {name}; there are {', '.join(newest.views)}")
         if not placement.feeds.isdisjoint(point.loading):
             raise NotReady(f"view {name} is still being loaded")
+        if placement.view.wanted is not None:
+            raise CatalogError(f"view {name} is partial; only whole views are followed")
         if taken := {EPOCH, CHANGE} & set(placement.view.visible):
             raise CatalogError(f"view {name} has a column {taken.pop()}; name it otherwise")
         same = f"{database_id(store)}-{plan.generations[name]}-{placement.table.number}"

@@ -35,8 +35,15 @@ from viewkeep.engine.cells.past import TablePast
 from viewkeep.engine.epochs import Epochs
 from viewkeep.engine.loading import Loading
 from viewkeep.engine.programs import PlanVersion, load_plan, newest_plan
-from viewkeep.errors import CatalogError, EpochGone, InvalidReadPoint, NotReady, UnknownName
-from viewkeep.plan.nodes import CellSource
+from viewkeep.errors import (
+    CatalogError,
+    EpochGone,
+    InvalidReadPoint,
+    NotReady,
+    PartialKey,
+    UnknownName,
+)
+from viewkeep.plan.nodes import CellSource, View
 from viewkeep.plan.program import Placement
 from viewkeep.spark.changes import BEGINNING, KEEP_SECONDS, FollowedView, ViewChanges
 from viewkeep.spark.convert import arrow_batches, spark_schema
@@ -50,6 +57,7 @@ from viewkeep.types import Column
 
 FORMAT = "viewkeep"
 PIN_SECONDS = 600.0
+KEPT_ROWS, KEYS = "rows", "keys"  # what the option `kept` reads of a partial view
 _EPOCH_KEY = "viewkeep.epoch"  # in the metadata of each column
 
 
@@ -69,14 +77,20 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     epoch: int | None = None,
+    kept: str | None = None,
 ) -> DataFrame:
-    """A table or view at the published epoch, or at a pinned one."""
+    """A table or view at the published epoch, or at a pinned one.
+
+    `kept` reads of a partial view the `rows` that it has, or the `keys` that are wanted.
+    """
     register(spark)
     reader = spark.read.format(FORMAT).option("url", url).option("table", table)
     if columns is not None:
         reader = reader.option("columns", ",".join(columns))
     if epoch is not None:
         reader = reader.option("epoch", str(epoch))
+    if kept is not None:
+        reader = reader.option("kept", kept)
     return reader.load()
 
 
@@ -107,7 +121,9 @@ class Point:
 
 
 class ViewkeepSource(DataSource):
-    """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds;
+    """Options: url, table; to read also epoch, at (`stable` or `latest`), columns, pin_seconds,
+
+    and of a partial view what of it is `kept` (`rows` or `keys`);
 
     to write `atomic` (true), and for a stream `query`, its name. To follow a view: url, view,
     startingEpoch (`beginning`, `now` or a number), maxEpochsPerTrigger, keep_seconds, columns.
@@ -163,6 +179,11 @@ class ViewkeepSource(DataSource):
         placement = plan.program.placements.get(name)
         if placement is not None:
             _check_ready(placement, point)
+            if (wanted := placement.view.wanted) is not None:
+                kept = str(self.options.get("kept", "")).lower()
+                if kept == KEYS:
+                    return BaseRows(store.url, wanted, point.cut)
+                _check_kept(placement.view, kept)
             return ViewRows(store.url, placement, point.epoch)
         source = plan.tables.get(name) or newest_plan(store).tables.get(name)
         if source is None:
@@ -269,6 +290,15 @@ def _chosen(there: Sequence[Column], columns: Any) -> list[Column]:
 def _check_ready(placement: Placement, point: Point) -> None:
     if not placement.feeds.isdisjoint(point.loading):
         raise NotReady(f"view {placement.view.name} is still being loaded")
+
+
+def _check_kept(view: View, kept: str) -> None:
+    if kept != KEPT_ROWS:
+        raise PartialKey(
+            f"view {view.name} is partial, and a DataFrame is of all rows. With "
+            f'.option("kept", "{KEPT_ROWS}") it has the rows of the keys that are wanted, which '
+            f'.option("kept", "{KEYS}") gives'
+        )
 
 
 def _unknown(plan: PlanVersion, name: str) -> UnknownName:

@@ -1,12 +1,12 @@
 """Verification: a view's own SQL, evaluated by Spark SQL over the base tables, must be the view.
 
-Law: both sides are read at one pinned epoch, and compared as multisets of visible rows. The
-recomputation shares nothing with the engine but the bytes of base rows: a view over a view is
-evaluated down to the base. DOUBLE values may differ by 1e-12 relative, since a sum that is kept and
-one that is recomputed add in different orders; all else is exact. Where rows differ, they are
-recomputed once more with our meaning spelt out where it differs from Spark's on purpose: only what
-differs then counts. Base rows are all read too: one that is damaged is reported, and no view is
-rebuilt from it.
+Law: both sides are read at one pinned epoch, and compared as multisets of visible rows; of a
+partial view, those of the keys that are wanted at that epoch. The recomputation shares nothing with
+the engine but the bytes of base rows: a view over a view is evaluated down to the base. DOUBLE
+values may differ by 1e-12 relative, since a sum that is kept and one that is recomputed add in
+different orders; all else is exact. Where rows differ, they are recomputed once more with our
+meaning spelt out where it differs from Spark's on purpose: only what differs then counts. Base rows
+are all read too: one that is damaged is reported, and no view is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from viewkeep.plan.nodes import (
     WindowCall,
 )
 from viewkeep.spark.compare import MISSING, compare
-from viewkeep.spark.datasource import read
+from viewkeep.spark.datasource import KEPT_ROWS, KEYS, read
 from viewkeep.spark.session import session
 from viewkeep.sql.spark_sql.adapted import adapted
 from viewkeep.stores import borrow_store
@@ -219,7 +219,17 @@ class _Definitions:
 
     def stored(self, view: str) -> DataFrame:
         """The view's rows as the pipeline has kept them."""
-        return read(self.spark, self.url, view, epoch=self.epoch)
+        kept = None if self.plan.views[view].wanted is None else KEPT_ROWS
+        return read(self.spark, self.url, view, epoch=self.epoch, kept=kept)
+
+    def wanted(self, view: str, rows: DataFrame) -> DataFrame:
+        """Those of a view's rows that it is to have: of a partial one, those of wanted keys."""
+        wanted = self.plan.views[view].wanted
+        if wanted is None:
+            return rows
+        keys = read(self.spark, self.url, view, epoch=self.epoch, kept=KEYS)
+        same = [rows[f"`{name}`"].eqNullSafe(keys[f"`{name}`"]) for name in wanted.values]
+        return rows.join(keys, same, "left_semi")
 
     def _make(self, name: str) -> str:
         if name in self._made:
@@ -246,9 +256,10 @@ def _judge(definitions: _Definitions, view: str) -> Verdict:
     found = Verdict(view, definitions.epoch)
     try:
         stored = definitions.stored(view)
-        difference = compare(definitions.recomputed(view), stored)
+        recomputed = definitions.wanted(view, definitions.recomputed(view))
+        difference = compare(recomputed, stored)
         if difference.left is not None and (ours := definitions.adapted(view)) is not None:
-            difference = compare(ours, stored)
+            difference = compare(definitions.wanted(view, ours), stored)
         found = replace(found, rows=difference.rows)
         if difference.left is not None:
             counts = difference.counts()

@@ -15,6 +15,8 @@ from pymysql.constants import CLIENT
 if TYPE_CHECKING:
     from tests.serve.mysql.conftest import Running, Serve
 
+    from viewkeep import Database
+
     Connection = pymysql.Connection[Any]
 
 
@@ -453,3 +455,20 @@ def test_large_packets(serve: Serve) -> None:
             rows(client, "SELECT %s", "x" * 40_000_001)
     with server.connect() as client:
         assert rows(client, "SELECT COUNT(*) FROM big") == ((3,),)
+
+
+def test_partial_views(db: Database, running: Running) -> None:
+    """A key that nobody has read is computed; a read of all keys is refused with the reason."""
+    db.sql("CREATE TABLE ballots (id BIGINT PRIMARY KEY, story BIGINT)")
+    db.sql("INSERT INTO ballots VALUES (1, 7), (2, 7), (3, 8)")
+    with db.session() as session:
+        session.sql(
+            "CREATE VIEW ballot_page AS SELECT story, COUNT(*) AS n FROM ballots "
+            "WHERE story = ? GROUP BY story"
+        )
+        session.scan("ballot_page", prefix=8)
+    with running.connect() as client:
+        for _ in range(2):
+            assert rows(client, "SELECT n FROM ballot_page WHERE story = 7") == ((2,),)
+            assert rows(client, "SELECT n FROM ballot_page WHERE story = 9") == ()
+        assert code_of(client, "SELECT * FROM ballot_page") == 1235

@@ -169,6 +169,7 @@ class Feed:
         identity = self._feeds.identity(self.view, published)
         if not isinstance(found, ViewRelation) or identity is None:
             raise reader.not_ready(self.view)
+        found.check_whole("a change feed")
         bounds = bounds_of(found.key_codec, found.key, self.view, prefix=self._prefix)
         return Selection(identity, found, bounds)
 

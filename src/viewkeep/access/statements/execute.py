@@ -289,6 +289,8 @@ class StatementRunner:
         if not parameters and PARAMETER not in text:
             return parse_as(text, dialect)
         trees, count = self._statements.parsed(text, dialect)
+        if not parameters and all(isinstance(tree, exp.Create) for tree in trees):
+            return [tree.copy() for tree in trees]  # parameters of views have no values
         check_count(count, parameters)
         values = [constant_tree(value) for value in parameters]
         return [bound(tree, values) for tree in trees]

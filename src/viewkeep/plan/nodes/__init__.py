@@ -11,13 +11,21 @@ are right for any node). Nobody else asks what kind of node it is, to know its s
 from viewkeep.ops.aggregates.call import AggregateCall, Ordering
 from viewkeep.plan.nodes.aggregate import Aggregate
 from viewkeep.plan.nodes.arrange import Arrange
-from viewkeep.plan.nodes.arrangements import Side, merged, strip, traced
+from viewkeep.plan.nodes.arrangements import Side, in_group_order, merged, strip, traced
 from viewkeep.plan.nodes.calls import WINDOW_FUNCTIONS, Frame, WindowCall
 from viewkeep.plan.nodes.delta import Delta
 from viewkeep.plan.nodes.facts import facts, transferred
 from viewkeep.plan.nodes.filter import Filter, filtered
 from viewkeep.plan.nodes.join import JOINS, MOST_KEYS, Join, joined
-from viewkeep.plan.nodes.leaves import CellSource, Fence, LeafNode, Source, Values, sources
+from viewkeep.plan.nodes.leaves import (
+    CellSource,
+    Fence,
+    LeafNode,
+    Source,
+    Values,
+    WantedKeys,
+    sources,
+)
 from viewkeep.plan.nodes.node import (
     Change,
     Node,
@@ -85,6 +93,7 @@ __all__ = [
     "Union",
     "Values",
     "View",
+    "WantedKeys",
     "Window",
     "WindowCall",
     "columns_read",
@@ -93,6 +102,7 @@ __all__ = [
     "facts",
     "filtered",
     "has_value",
+    "in_group_order",
     "is_narrowing",
     "joined",
     "merged",

@@ -68,10 +68,7 @@ def traced(names: Sequence[str], steps: Sequence[Filter | Project]) -> tuple[str
 
 def join_sides(kind: str, left: Node, right: Node, on: Sequence[Match]) -> tuple[Side, Side]:
     """Both sides of a join, grouped by what is matched."""
-    ours, theirs = ([m.left for m in on], [m.right for m in on])
-    same = list(range(len(on)))
-    orders = [merged(left, ours), merged(right, theirs)]
-    order = next((found for found in reversed(orders) if found is not None), same)
+    orders, order = _orders(left, right, on)
     on = [on[place] for place in order]
     without_nulls = [kind in ("inner", "semi"), True]
     made = []
@@ -84,6 +81,21 @@ def join_sides(kind: str, left: Node, right: Node, on: Sequence[Match]) -> tuple
         else:
             made.append(_arranged(side, exprs, dropped))
     return made[0], made[1]
+
+
+def in_group_order(left: Node, right: Node, on: Sequence[Match]) -> list[Match]:
+    """The matches in the order in which both sides are grouped by them."""
+    _, order = _orders(left, right, on)
+    return [on[place] for place in order]
+
+
+def _orders(
+    left: Node, right: Node, on: Sequence[Match]
+) -> tuple[list[list[int] | None], list[int]]:
+    """The order of matches that each side has already, if any, and the one that both get."""
+    orders = [merged(left, [m.left for m in on]), merged(right, [m.right for m in on])]
+    same = list(range(len(on)))
+    return orders, next((found for found in reversed(orders) if found is not None), same)
 
 
 def merged(side: Node, exprs: Sequence[Expr]) -> list[int] | None:

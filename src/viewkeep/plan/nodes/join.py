@@ -133,6 +133,10 @@ class Join(ReaderNode):
         return join_sides(self.kind, self.left, self.right, self.on)
 
     @property
+    def empty_without(self) -> tuple[int, ...]:
+        return (0, 1) if self.kind == "semi" else (0,)
+
+    @property
     def zones(self) -> int:
         return 2 if self.kind == "inner" else 1
 

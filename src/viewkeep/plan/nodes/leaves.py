@@ -96,6 +96,36 @@ class CellSource(Source):
 
 
 @dataclass(frozen=True, eq=False)
+class WantedKeys(Source):
+    """The keys of a partial view that somebody has asked for: a hidden table, which readers write.
+
+    `table` is the name of the view. A row is a key: its bytes, by which it is found, when it was
+    used, and its values, which may be NULL. Views of one name and key share their wanted keys,
+    whatever else of them differs, so the table's number is no part of what it is.
+    """
+
+    number: int = field(metadata={"identity": False})
+
+    @property
+    def value_columns(self) -> tuple[Column, ...]:
+        """The columns that hold a key's values: as many as the view's key begins with."""
+        return self.schema.columns[2:]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The names of these columns, which are those of the view."""
+        return tuple(column.name for column in self.value_columns)
+
+    @property
+    def line(self) -> str:
+        return f"wanted keys of {self.table}"
+
+    @property
+    def title(self) -> str:
+        return f"wanted keys of {self.table} ({', '.join(self.values)})  · level 0"
+
+
+@dataclass(frozen=True, eq=False)
 class Values(LeafNode):
     """Rows that are written in the query, and never change."""
 

@@ -225,6 +225,11 @@ class ReaderNode(OperatorNode):
         """What it reads: a side for each input."""
 
     @property
+    def empty_without(self) -> tuple[int, ...]:
+        """The sides of which none may be empty, or it is empty itself."""
+        return (0,)
+
+    @property
     def zones(self) -> int:
         """By how many sides' groups its rows are told to lie: they are equal in each row."""
         return 1

@@ -28,6 +28,7 @@ from viewkeep.plan.nodes import (
     Node,
     Project,
     Union,
+    WantedKeys,
     filtered,
     names,
     never_null,
@@ -156,6 +157,8 @@ def choice(node: Aggregate) -> str:
     found = dict[str, None]()
     for branch in branches:
         made = _Rewriting.of(replace(node, input=_stacked(steps, branch)))
+        if made is not None and isinstance(strip(made.right.node)[0], WantedKeys):
+            continue  # rows of a table are restricted after this pass
         found |= dict.fromkeys(made.reasons() if made is not None else ())
     return "; ".join(found)
 
@@ -331,7 +334,8 @@ class _Rewriting:
         grouped, others = [], []
         for side in self.sides:
             below, _ = strip(side.node)
-            tables = dict.fromkeys(source.table for source in sources(side.node))
+            bases = (one for one in sources(side.node) if not isinstance(one, WantedKeys))
+            tables = dict.fromkeys(source.table for source in bases)
             label = ", ".join(tables) or "values"
             if isinstance(below, Aggregate):
                 grouped.append(f"{label} by {', '.join(below.row_key) or 'nothing'}")

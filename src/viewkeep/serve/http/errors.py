@@ -61,6 +61,7 @@ STATUS: dict[type[Exception], int] = {
     errors.InvalidRow: 400,
     errors.Conflict: 409,
     errors.NotReady: 503,
+    errors.PartialKey: 400,
     errors.ViewFailed: 500,
     errors.EpochGone: 410,
     errors.InvalidReadPoint: 400,

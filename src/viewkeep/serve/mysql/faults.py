@@ -34,6 +34,7 @@ _CODES: tuple[tuple[type[Exception], int, str], ...] = (
     (vk.QueryCancelled, 1317, "70100"),
     (vk.Timeout, 1205, "HY000"),
     (vk.NotReady, 1205, "HY000"),
+    (vk.PartialKey, 1235, "42000"),
     (vk.ViewFailed, 1356, "HY000"),
     (vk.EpochGone, 1412, "HY000"),
     (vk.InvalidReadPoint, 1231, "42000"),

@@ -57,10 +57,17 @@ class _Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
     STRING_ESCAPES = ["\\", "'", '"']  # a quote is doubled within quotes, too
 
 
+class _Generator(Spark.Generator):  # type: ignore[misc]
+    def with_properties(self, properties: exp.Properties) -> str:
+        # Of a view: WITH (partial = TRUE), as it is written, and not TBLPROPERTIES.
+        pairs = [f"{part.name} = {self.sql(part, 'value')}" for part in properties.expressions]
+        return f"{self.seg('WITH', sep='')} ({', '.join(pairs)})" if pairs else ""
+
+
 class Dialect(Spark):  # type: ignore[misc]
     """Spark SQL as viewkeep reads and prints it."""
 
-    Parser, Tokenizer = _Parser, _Tokenizer
+    Parser, Tokenizer, Generator = _Parser, _Tokenizer, _Generator
 
 
 def parse(text: str) -> list[exp.Expr]:

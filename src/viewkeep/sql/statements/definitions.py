@@ -11,6 +11,7 @@ from viewkeep.errors import Unsupported
 from viewkeep.expr import Ref
 from viewkeep.plan.connect import connect, root
 from viewkeep.plan.nodes import Arrange, KeyPart, Node, Source, View
+from viewkeep.plan.partial import restricted, wanted_keys
 from viewkeep.plan.passes import optimise
 from viewkeep.plan.share_groups import NOTHING, Existing, share_groups
 from viewkeep.sql.parse.hints import aggregate_first
@@ -28,6 +29,7 @@ from viewkeep.sql.statements.nodes import (
     Query,
     Statement,
 )
+from viewkeep.sql.statements.partial_views import partial_of, shown_as, take_parameters
 
 
 def create(tree: exp.Create, resolve: Resolve, existing: Existing = NOTHING) -> Statement:
@@ -43,7 +45,7 @@ def create(tree: exp.Create, resolve: Resolve, existing: Existing = NOTHING) -> 
         return CreateView(dataclasses.replace(index, statement=statement_text(tree)), exists)
     options = options_of(tree) if kind == "TABLE" else ()
     for part in tree.args.get("properties") or ():
-        if not isinstance(part, exp.MaterializedProperty) and not options:
+        if kind != "VIEW" and not isinstance(part, exp.MaterializedProperty) and not options:
             raise Unsupported("this property is not taken", fragment=text_of(part))
     if kind == "TABLE":
         if tree.args.get("expression") is not None or replace:
@@ -69,11 +71,13 @@ def make_view(
     shown: tuple[str, ...] = (),
     existing: Existing = NOTHING,
     aggregate_first: bool | None = None,
+    partial: Sequence[str] | None = None,
 ) -> View:
     """The view that keeps a query: its rows under the query's order, then the row key.
 
     `reads` are the tables and views that its SQL names; joins and Aggregates go towards those
-    `existing`, and `aggregate_first` is what a hint says.
+    `existing`, and `aggregate_first` is what a hint says. A `partial` view is so by these of its
+    visible columns, or by the first of its key.
     """
     query = top(query)
     columns = query.columns
@@ -81,8 +85,14 @@ def make_view(
     below = optimise(query.node, wanted, existing.joins, aggregate_first)
     if shown:
         columns = tuple((outer, inner) for outer, (_, inner) in zip(shown, columns, strict=True))
-    node = keyed(below, query.order, [inner for _, inner in columns])
-    view = View(name, sql, node, columns, tuple(dict.fromkeys(reads)))
+    inner = [inner for _, inner in columns]
+    node, keys = keyed(below, query.order, inner), None
+    if partial is not None:
+        by = _partial_by(node, columns, partial)
+        keys = wanted_keys(name, below, by)
+        below = restricted(below, keys, tuple(by.values()), wanted)
+        node = keyed(below, [*map(KeyPart, by.values()), *query.order], inner)
+    view = View(name, sql, node, columns, tuple(dict.fromkeys(reads)), wanted=keys)
     view = dataclasses.replace(view, node=share_groups(node, existing, root(view)))
     connect([root(view)])  # what has too many branches is refused before anything is stored
     return view
@@ -97,6 +107,29 @@ def keyed(node: Node, order: Sequence[KeyPart], shown: Sequence[str]) -> Arrange
     parts = [first[part.name] for part in order]
     parts += [KeyPart(name) for name in node.row_key if name not in first]
     return Arrange(node, tuple(dict.fromkeys(parts)), tuple(sorted(set(shown))))
+
+
+def _partial_by(
+    node: Arrange, columns: Sequence[tuple[str, str]], named: Sequence[str]
+) -> dict[str, str]:
+    """The columns by which a view is partial, and what its node calls them."""
+    shown = dict(columns)
+    if missing := [name for name in named if name not in shown]:
+        raise Unsupported(f"the view has no column {missing[0]}, by which it is to be partial")
+    refuse_duplicates([shown[name] for name in named])
+    if named:
+        return {name: shown[name] for name in named}
+    if not node.key:
+        raise Unsupported("a view of one row has no key by which it could be partial")
+    first = node.key[0].name
+    for name, inner in columns:
+        if inner == first:
+            return {name: inner}
+    raise Unsupported(
+        "the view does not show the first column of its key, by which it is to be partial",
+        fragment=first,
+        hint="Add it to SELECT, or name other columns: WITH (partial = 'a, b')",
+    )
 
 
 def drop(tree: exp.Drop) -> Statement:
@@ -129,6 +162,8 @@ def statement_text(tree: exp.Create) -> str:
     bare = tree.copy()
     bare.set("exists", False)
     bare.set("replace", False)
+    for place in list(bare.find_all(exp.Placeholder)):
+        place.replace(exp.Placeholder())
     return text_of(bare)
 
 
@@ -146,8 +181,16 @@ def _view(tree: exp.Create, resolve: Resolve, existing: Existing) -> View:
                 hint="Give the CTE another name",
             )
         reads.append(relation)
-        return resolve(relation)
+        found = resolve(relation)
+        if isinstance(found, View) and found.wanted is not None:
+            raise Unsupported(
+                f"{relation} is partial, so a view over it would need keys that nobody has read",
+                hint="Write the view over the tables that it reads",
+            )
+        return found
 
+    partial = partial_of(tree)
+    parameters = take_parameters(inner)
     lowered = lower_select(inner, guarded)
     shown = tuple(_shown(column) for column in _listed(tree.this))
     if shown and len(shown) != len(lowered.items):
@@ -155,7 +198,10 @@ def _view(tree: exp.Create, resolve: Resolve, existing: Existing) -> View:
     refuse_duplicates(shown)
     text = view_text(inner, lowered.items, shown)
     hint = aggregate_first(inner)
-    return make_view(name, text, lowered.finish(), reads, shown, existing, hint)
+    if parameters:
+        names = (shown_as(column, lowered.items, shown) for column in parameters)
+        partial = tuple(dict.fromkeys(names))
+    return make_view(name, text, lowered.finish(), reads, shown, existing, hint, partial)
 
 
 def _listed(tree: exp.Expr) -> list[exp.Expr]:
