@@ -4,10 +4,11 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
+DOCS_STAMP := $(VENV)/.installed-docs
 PYTEST := $(PY) -m pytest
 
 .PHONY: help setup demo test test-explore test-faults test-campaign test-long test-cluster test-hbase \
-	test-hbase-smoke test-all check format bench bench-peers bench-check \
+	test-hbase-smoke test-package test-all check format docs package bench bench-peers bench-check \
 	hbase-up hbase-down hbase-jar demo-hbase clean
 
 help: ## this list
@@ -52,6 +53,9 @@ test-hbase: $(STAMP) ## on an HBase cluster on loopback
 test-hbase-smoke: $(STAMP) ## the part of them that is always run, three minutes
 	$(PYTEST) -m hbase tests/stores/hbase/test_store.py tests/stores/hbase/test_install.py $(ARGS)
 
+test-package: $(STAMP) ## the wheel, in an empty environment, with a view from end to end
+	$(PYTEST) -m package $(ARGS)
+
 test-all: $(STAMP) ## everything above
 	$(PYTEST) -m "" $(ARGS)
 
@@ -63,6 +67,18 @@ check: $(STAMP) ## format, lint and types
 format: $(STAMP) ## put the code into format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+package: $(STAMP) ## a wheel and an sdist in dist/
+	$(PY) -m hatchling build
+
+$(DOCS_STAMP): $(STAMP)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		--no-build-isolation -e '.[docs]'
+	@touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP) ## the manual as a site in build/site, with all links checked
+	$(PY) scripts/site/hooks.py
+	@echo "open build/site/index.html"
 
 BENCH = $(WORKLOAD) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON)) $(if $(PEERS),--peers $(PEERS)) \
 	$(if $(SECONDS),--seconds $(SECONDS)) $(if $(PUBLISH),--publish)
