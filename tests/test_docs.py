@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import runpy
+import shutil
+import subprocess
+import sys
 import threading
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from io import StringIO
@@ -13,9 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 import viewkeep
 from viewkeep import errors
+from viewkeep.demo.site import TABLES, VIEWS
+from viewkeep.engine.local import catch_up
 from viewkeep.ops.aggregates.registry import AGGREGATES
 
 if TYPE_CHECKING:
@@ -25,6 +34,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", DOCS / "tutorial.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
 def program(page: Path) -> str:
@@ -128,11 +138,69 @@ def test_examples_run(
     run(example.read_text(), example.name)
 
 
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_run(
+    notebook: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cell, in order; where a cell shows a value, it has that one here too."""
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {"__name__": "__main__"}
+    cells = json.loads(notebook.read_text())["cells"]
+    for number, cell in enumerate(cells):
+        if cell["cell_type"] != "code":
+            continue
+        tree = ast.parse("".join(cell["source"]))
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, notebook.name, "exec"), scope)
+        if last is None:
+            continue
+        assert isinstance(last, ast.Expr)
+        value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), scope)
+        shown = ["".join(output["data"]["text/plain"]) for output in cell["outputs"]]
+        assert shown == ([] if value is None else [repr(value)]), f"cell {number}"
+
+
+def test_the_web_application_passes_its_own_tests(tmp_path: Path) -> None:
+    for file in (ROOT / "examples" / "web").glob("*.py"):
+        shutil.copy(file, tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_spark_job_reads_views_at_one_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    url, folder = str(tmp_path / "news.vk"), str(tmp_path / "report")
+    with viewkeep.open(url, durability="relaxed") as db:
+        db.sql(TABLES + VIEWS)
+        db.put("stories", [{"id": n, "author": "ann" if n < 3 else "bob"} for n in range(4)])
+        db.put("votes", [{"story": n % 4, "voter": n, "stars": 3} for n in range(8)])
+        catch_up(db.store)
+    job = runpy.run_path(str(ROOT / "examples" / "job" / "report.py"))
+    job["report"](spark, url, folder)
+    rows = [row.asDict() for row in spark.read.parquet(folder).orderBy("author").collect()]
+    assert [(row["author"], row["votes"], row["share"]) for row in rows] == [
+        ("ann", 6, 0.75),
+        ("bob", 2, 0.25),
+    ]
+
+
 def links(page: Path) -> Iterator[str]:
-    """The relative links of a page."""
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+    """The relative links of a page, with their anchors."""
+    for target in re.findall(r"\]\(([^)\s]+)", page.read_text()):
         if "://" not in target:
             yield target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and our site make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    seen: Counter[str] = Counter()
+    for title in re.findall(r"^#{1,6} +(.*)$", text, re.M):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "").replace("*", "")
+        name = re.sub(r"[^\w\- ]", "", plain.strip().lower()).replace(" ", "-")
+        seen[name] += 1
+    repeated = {f"{name}-{n}" for name, count in seen.items() for n in range(1, count)}
+    return set(seen) | repeated
 
 
 @pytest.mark.parametrize(
@@ -140,12 +208,36 @@ def links(page: Path) -> Iterator[str]:
 )
 def test_links_lead_somewhere(page: Path) -> None:
     for target in links(page):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        path, _, anchor = target.partition("#")
+        to = page.parent / path if path else page
+        assert to.exists(), f"{page.name} links to {target}"
+        if anchor and to.suffix == ".md":
+            assert anchor in anchors(to), f"{page.name} links to {target}, a heading that is not"
 
 
 def test_index_lists_every_page() -> None:
-    listed = set(links(DOCS / "README.md"))
-    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert pages <= set(links(DOCS / "README.md"))
+
+
+def test_the_site_lists_every_page() -> None:
+    """Each stands once in its navigation, which is grouped by what a reader wants."""
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+
+    def listed(part: object) -> Iterator[str]:
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            for inner in part.values():
+                yield from listed(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                yield from listed(inner)
+
+    found = Counter(listed(nav))
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert not pages - set(found)
+    assert set(found.values()) == {1}
 
 
 def test_exports_are_documented() -> None:
