@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import polars as pl
-
 from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import KeyCodec
+from viewkeep.deferred import np, pl
 from viewkeep.delta import KEY, without
 from viewkeep.engine import budget
 from viewkeep.engine.adhoc import evaluated
