@@ -36,7 +36,7 @@ COMMANDS = (
         "get",
         "scan",
     ),
-    *("explain", "status", "top", "profile", "verify", "repair", "memory", "demo"),
+    *("explain", "status", "top", "profile", "verify", "repair", "compact", "memory", "demo"),
     *("doctor", "users", "hbase"),
 )
 
@@ -227,6 +227,22 @@ def test_explain_and_status(site: str) -> None:
     assert view.pop("seconds") > 0
     assert view == {"name": "scores", "state": "ready", "progress": "", "problem": ""}
     assert re.search(r"epoch \d+", call("status", site))
+
+
+def test_compact(site: str) -> None:
+    with viewkeep.open(site) as db:
+        db.sql("CREATE TABLE gone (id BIGINT PRIMARY KEY, s STRING)")
+        db.put("gone", [{"id": n, "s": "x" * 500} for n in range(2_000)])
+        db.sql("DROP TABLE gone")
+        assert "open in this process" in call("compact", site, code=1)
+    assert "still take room: run viewkeep run" in call("compact", site)
+    with viewkeep.open(site) as db:
+        catch_up(db.store)
+    found = data("compact", site)
+    assert found["after"] < found["before"] / 2
+    assert (found["url"], found["waits_for_epoch"]) == (site, False)
+    assert re.search(r"Compacted .*: [\d.]+ MiB to [\d.]+ MiB\.", call("compact", site))
+    assert len(data("scan", site, "votes")) == 3
 
 
 def test_drop(site: str) -> None:

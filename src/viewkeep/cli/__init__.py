@@ -18,6 +18,7 @@ from importlib import import_module
 MODULES = {
     "apply": "apply",
     "backup": "archive",
+    "compact": "compact",
     "demo": "demo",
     "doctor": "doctor",
     "drop": "write",

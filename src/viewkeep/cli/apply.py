@@ -10,13 +10,13 @@ import typer
 
 import viewkeep
 from viewkeep.cli.app import Json, Url, UrlCommand, app
-from viewkeep.cli.output import console, print_json
+from viewkeep.cli.output import console, print_json, size_text
 
 if TYPE_CHECKING:
     from viewkeep.access.apply.application import Application, ObjectChange
 
 PENDING = 2  # the exit code of a dry run that found something to do
-_SIGNS = {"add": "+", "replace": "~", "drop": "-", "keep": "=", "left": "?"}
+_SIGNS = {"add": "+", "alter": "~", "replace": "~", "drop": "-", "keep": "=", "left": "?"}
 
 
 @app.command(cls=UrlCommand)
@@ -31,7 +31,7 @@ def apply(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Drop views that the file does not name.")
+        bool, typer.Option("--prune", help="Drop views and columns that the file does not name.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +70,7 @@ def _show(application: Application) -> None:
         console.print("Nothing to do.")
         return
     total, freed = application.total, application.freed
-    parts = [f"at most {_size(total.bytes)} to build", f"{_size(freed)} to free"]
+    parts = [f"at most {size_text(total.bytes)} to build", f"{size_text(freed)} to free"]
     parts.append(f"about {_seconds(total.seconds)} of processor time")
     console.print(", ".join(parts), markup=False, highlight=False)
 
@@ -80,15 +80,17 @@ def _told(change: ObjectChange) -> str:
     if change.action == "left":
         stays = "is not in the file, and stays"
         return stays if change.kind == "table" else f"{stays}; --prune drops it"
-    if change.kind == "table" or change.action not in ("add", "replace"):
+    if change.kind == "table":
+        return change.note
+    if change.action not in ("add", "replace"):
         return ""
     parts = [change.note] if change.note else []
     if change.rows is None:
         parts.append("the rows to read are not known")
     elif change.rows or change.bytes:
-        parts.append(f"reads {change.rows:,} rows, builds at most {_size(change.bytes)}")
+        parts.append(f"reads {change.rows:,} rows, builds at most {size_text(change.bytes)}")
     if change.reused:
-        parts.append(f"uses {_size(change.reused)} that is there")
+        parts.append(f"uses {size_text(change.reused)} that is there")
     return "; ".join(parts)
 
 
@@ -96,14 +98,3 @@ def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "an unknown amount"
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def _size(count: int | None) -> str:
-    if count is None:
-        return "an unknown size"
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

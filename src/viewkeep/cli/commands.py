@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # isort: off
 from viewkeep.cli import write, apply, archive, run, serve, users, read, top, profile, verify
-from viewkeep.cli import repair, memory, hbase, demo, doctor
+from viewkeep.cli import repair, compact, memory, hbase, demo, doctor
 
 # isort: on
 from viewkeep.cli.app import app
@@ -13,6 +13,7 @@ __all__ = [
     "app",
     "apply",
     "archive",
+    "compact",
     "demo",
     "doctor",
     "hbase",

@@ -44,3 +44,15 @@ def _plain(value: object) -> Any:
     if isinstance(value, (dt.date, dt.datetime)):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def size_text(count: int | None) -> str:
+    """A number of bytes in words."""
+    if count is None:
+        return "an unknown size"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -77,6 +77,11 @@ def housekeep(store: Store, budget: int = 10_000, brought: int | None = None) ->
     return _drop_tables(store, oldest_plan, budget) or more
 
 
+def waits_for_epoch(store: Store) -> bool:
+    """Whether tables were dropped that are removed only after a later epoch, or a pin's end."""
+    return store.meta.get(DROPPED) is not None
+
+
 def _repeat(step: Callable[[], bool], rounds: int) -> bool:
     """Run a step until it has nothing left, at most `rounds` times; whether there is more."""
     return all(step() for _ in range(rounds))

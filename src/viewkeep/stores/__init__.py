@@ -18,7 +18,14 @@ from typing import Protocol, cast
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Store
 
-__all__ = ["Store", "borrow_store", "create_store", "drop_store", "open_store"]
+__all__ = [
+    "Store",
+    "borrow_store",
+    "compact_store",
+    "create_store",
+    "drop_store",
+    "open_store",
+]
 
 GROUP = "viewkeep.stores"
 _MOST_BORROWED = 12
@@ -61,6 +68,19 @@ def drop_store(url: str) -> None:
     if drop is None:
         raise StoreError(f"{url} is of a kind that is removed by hand: delete its folders")
     drop(path)
+
+
+def compact_store(url: str) -> tuple[int, int]:
+    """Make the files of the database at `url` smaller: their bytes before and after.
+
+    StoreError, and nothing done, if a process has it open.
+    """
+    connector, path = _resolve(url)
+    compact = getattr(connector, "compact", None)
+    if compact is None:
+        raise StoreError(f"{url} is of a kind that is not compacted: it has no files of its own")
+    done = compact(path)
+    return done.before, done.after
 
 
 def open_store(url: str) -> Store:

@@ -42,6 +42,7 @@ _DAMAGED = (
     lmdb.IncompatibleError,
     lmdb.PageFullError,
 )
+DATA = "data.mdb"  # LMDB's own name for the file of an environment
 _MAX_READERS = 2046
 _SMALLEST_MAP = 1 << 28
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -96,7 +97,7 @@ def _is_full(folder: Path) -> bool:
     """Whether the system refuses the environment in this folder a little more space."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]  # of a file of this process
     try:
-        size = os.stat(folder / "data.mdb").st_size
+        size = os.stat(folder / DATA).st_size
         if limit != resource.RLIM_INFINITY and size + _PROBE_BYTES > limit:
             return True
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -169,6 +170,7 @@ class Environment:
 
 _lock = threading.Lock()
 _shared: dict[tuple[int, int], Environment] = {}
+_closed: set[Path] = set()  # what `closed_to_others` keeps from being opened in this process
 
 
 def _all_shared() -> list[Environment]:
@@ -206,16 +208,27 @@ def closed_to_others(path: Path) -> Iterator[None]:
     """Keep an environment from being opened; StoreError if it is open, in any process.
 
     LMDB holds a shared record lock on the first byte of `lock.mdb` while an environment is open.
+    Other processes that open it wait until this ends.
     """
     with _lock:
-        here = any(shared.path == path for shared in _shared.values())
-    if here:
-        raise StoreError(f"{path} is open in this process; close it first")
-    file = path / "lock.mdb"
-    if not file.exists():
+        if path in _closed or any(shared.path == path for shared in _shared.values()):
+            raise StoreError(f"{path} is open in this process; close it first")
+        _closed.add(path)
+    try:
+        with _locked(path):
+            yield
+    finally:
+        with _lock:
+            _closed.discard(path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """LMDB's lock of an environment, for this process alone."""
+    if not path.exists():
         yield
         return
-    held = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    held = os.open(path / "lock.mdb", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -251,15 +264,17 @@ def share(
     LMDB must not be opened twice by one process, nor used across a fork (`forks`); files are told
     apart by inode, so a database made anew at the same path is not mistaken for the old one.
     """
-    try:
-        status = os.stat(path / "data.mdb")
-    except OSError as error:
-        raise Corrupt(f"{path} is missing from the database") from error
-    identity = (status.st_dev, status.st_ino)
     with _lock, translated:
+        if path in _closed:
+            raise StoreError(f"{path} is being compacted or removed in this process")
+        identity = _identity(path)
         shared = _shared.get(identity)
         if shared is None:
             env = _open(path, len(names), map_size, sync=sync, create=False)
+            while (opened := _identity(path)) != identity:  # compacted while it waited to be opened
+                identity = opened
+                env.close()
+                env = _open(path, len(names), map_size, sync=sync, create=False)
             lock = WriteLock(path, lock_seconds)
             try:
                 check_file(path, env)
@@ -277,6 +292,15 @@ def share(
             shared.forget_dead_readers()
         shared.uses += 1
         return shared
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """What tells the file of an environment from one that takes its place."""
+    try:
+        status = os.stat(path / DATA)
+    except OSError as error:
+        raise Corrupt(f"{path} is missing from the database") from error
+    return status.st_dev, status.st_ino
 
 
 def release(shared: Environment) -> None:

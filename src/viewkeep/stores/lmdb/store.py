@@ -12,6 +12,7 @@ from pathlib import Path
 from viewkeep.errors import StoreError
 from viewkeep.stores.contract import Capabilities, Sizes, Store, TableSize
 from viewkeep.stores.lmdb import base, cuts, log, redo, state
+from viewkeep.stores.lmdb.compact import Compaction, compact_database
 from viewkeep.stores.lmdb.database import (
     DEFAULT_MAP,
     DatabaseFolder,
@@ -74,6 +75,11 @@ class LmdbStore(Store):
     def drop(path: str | os.PathLike[str]) -> None:
         """Remove a database that no process has open."""
         drop_database(Path(path).absolute())
+
+    @staticmethod
+    def compact(path: str | os.PathLike[str]) -> Compaction:
+        """Make the files of a database smaller that no process has open."""
+        return compact_database(Path(path).absolute())
 
     @property
     def _database(self) -> DatabaseFolder:
