@@ -76,6 +76,18 @@ def test_log_records_of_several_versions_in_one_epoch(db: viewkeep.Database) -> 
     assert db.get("scores", 9) == {"story": 9, "s": 10, "n": 3}
 
 
+def test_a_view_that_is_being_replaced_keeps_its_columns(db: viewkeep.Database) -> None:
+    """The old one answers until the new one is loaded, and its rows must stay right."""
+    db.sql("CREATE OR REPLACE VIEW scores AS SELECT story, COUNT(*) AS n FROM votes GROUP BY 1")
+    for change in ("DROP COLUMN stars", "ALTER COLUMN stars TYPE BIGINT"):
+        with pytest.raises(CatalogError, match="scores: it needs stars"):
+            db.sql(f"ALTER TABLE votes {change}")
+    db.put("votes", {"id": 50, "story": 1, "stars": 2})
+    catch_up(db.store)
+    db.sql("ALTER TABLE votes DROP COLUMN stars")
+    assert db.get("scores", 1) == {"story": 1, "n": 4}
+
+
 def test_drop_column_is_refused_while_a_view_needs_it(db: viewkeep.Database) -> None:
     db.sql("CREATE VIEW best AS SELECT story, s FROM scores WHERE s > 3")
     with pytest.raises(CatalogError, match=r"read by .*scores.*needs stars.*CASCADE to drop them"):

@@ -79,7 +79,7 @@ STATEMENTS: dict[str, Role] = {
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE"), _READ),
     "UNLOCK": _READ,
     **dict.fromkeys(("INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE"), _WRITE),
-    **dict.fromkeys(("CREATE", "DROP", "ALTER"), _ADMIN),
+    **dict.fromkeys(("CREATE", "DROP", "ALTER", "RENAME"), _ADMIN),
 }
 _WRITING = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
 _PATTERNS = [(method, compile_path(path)[0], role) for (method, path), role in ROUTES.items()]

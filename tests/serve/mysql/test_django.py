@@ -133,22 +133,167 @@ call_command("inspectdb", "shop_sale", stdout=sys.stdout)
 connection.close()
 """
 
+FIRST = """
+from django.db import migrations, models
+
+class Migration(migrations.Migration):
+    initial = True
+    operations = [
+        migrations.CreateModel("Author", [
+            ("id", models.AutoField(primary_key=True)),
+            ("name", models.CharField(max_length=10)),
+        ]),
+        migrations.CreateModel("Post", [
+            ("id", models.BigAutoField(primary_key=True)),
+            ("title", models.CharField(max_length=20)),
+            ("hits", models.IntegerField(default=0)),
+            ("draft", models.TextField(default="")),
+            ("rank", models.SmallIntegerField(null=True)),
+        ]),
+    ]
+"""
+
+SECOND = """
+import django.db.models.deletion
+from django.db import migrations, models
+from django.utils import timezone
+
+def fill(apps, schema_editor):
+    Post, Author = apps.get_model("blog", "Post"), apps.get_model("blog", "Author")
+    Post.objects.update(author=Author.objects.get(name="Ann"))
+
+class Migration(migrations.Migration):
+    dependencies = [("blog", "0001_initial")]
+    operations = [
+        migrations.AddField("Post", "likes", models.PositiveIntegerField(default=3)),
+        migrations.AddField("Post", "note", models.TextField(default="none")),
+        migrations.AddField("Post", "tags", models.JSONField(default=list)),
+        migrations.AddField("Post", "price", models.DecimalField(
+            max_digits=8, decimal_places=2, default="1.50")),
+        migrations.AddField("Post", "made", models.DateTimeField(default=timezone.now)),
+        migrations.AddField("Post", "public", models.BooleanField(default=True)),
+        migrations.AddField("Post", "author", models.ForeignKey(
+            "blog.Author", null=True, on_delete=django.db.models.deletion.CASCADE)),
+        migrations.RunPython(fill),
+        migrations.RenameField("Post", "title", "headline"),
+        migrations.AlterField("Post", "headline", models.CharField(max_length=200)),
+        migrations.AlterField("Post", "hits", models.BigIntegerField(default=0)),
+        migrations.AlterField("Post", "rank", models.SmallIntegerField(default=9)),
+        migrations.RemoveField("Post", "draft"),
+        migrations.AddIndex("Post", models.Index(fields=["headline"], name="by_headline")),
+        migrations.RenameIndex("Post", new_name="by_head", old_name="by_headline"),
+        migrations.RemoveIndex("Post", "by_head"),
+        migrations.RenameModel("Author", "Writer"),
+        migrations.AlterModelTable("Post", "articles"),
+        migrations.AlterField("Post", "author", models.ForeignKey(
+            "blog.Writer", on_delete=django.db.models.deletion.CASCADE, related_name="posts")),
+    ]
+"""
+
+MIGRATED = """
+import sys
+from decimal import Decimal
+
+import pymysql
+pymysql.install_as_MySQLdb()
+
+import django
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS=[
+        "blog", "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
+        "django.contrib.messages", "django.contrib.sessions",
+    ],
+    USE_TZ=True,
+    SECRET_KEY="of a test",
+    PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+    DATABASES={"default": {
+        "ENGINE": "django.db.backends.mysql", "NAME": "viewkeep", "USER": "any",
+        "HOST": "127.0.0.1", "PORT": sys.argv[1],
+        "OPTIONS": {"init_command": "SET viewkeep_constraints = 'ignore'"},
+    }},
+)
+django.setup()
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import Group, Permission, User
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.management import call_command
+from django.db import connection
+
+call_command("migrate", "blog", "0001", verbosity=0)
+with connection.cursor() as cursor:
+    cursor.execute("INSERT INTO blog_author (name) VALUES ('Ann'), ('Bob')")
+    cursor.execute(
+        "INSERT INTO blog_post (title, hits, draft, `rank`) "
+        "VALUES ('one', 5, 'x', NULL), ('two', 6, 'y', 2)"
+    )
+call_command("migrate", verbosity=0)
+call_command("migrate", verbosity=0)  # nothing is left to do
+
+from django.db.migrations.loader import MigrationLoader
+
+state = MigrationLoader(connection).project_state().apps
+Post, Writer = state.get_model("blog", "Post"), state.get_model("blog", "Writer")
+one, two = Post.objects.order_by("id")
+assert (one.headline, one.hits, one.rank, one.likes) == ("one", 5, 9, 3)
+assert (one.note, one.tags, one.price, one.public) == ("none", [], Decimal("1.50"), True)
+assert one.author.name == "Ann" and one.made is not None and two.rank == 2
+new = Post.objects.create(
+    headline="h" * 200, hits=2**40, author=Writer.objects.get(name="Bob"), tags=["a"]
+)
+assert Post.objects.get(pk=new.pk).hits == 2**40
+assert Post.objects.filter(author__name="Ann").count() == 2
+
+ann = User.objects.create_superuser("ann", "ann@example.org", "secret")
+ann.first_name = "A" * 150
+ann.save()
+assert authenticate(username="ann", password="secret") == ann
+editors = Group.objects.create(name="editors")
+editors.permissions.add(*Permission.objects.filter(codename__startswith="add_"))
+ann.groups.add(editors)
+assert ann.groups.get().permissions.count() == ContentType.objects.count()
+session = SessionStore()
+session["seen"] = 3
+session.save()
+assert SessionStore(session.session_key)["seen"] == 3
+connection.close()
+"""
+
+
+def run(program: str, folder: Path, port: int) -> str:
+    """Run a program in a process of its own; what it prints."""
+    file = folder / "program.py"
+    file.write_text(textwrap.dedent(program))
+    done = subprocess.run(
+        [sys.executable, str(file), str(port)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_migrations(running: Running, tmp_path: Path) -> None:
+    """Those of an app of our own, and the years of them that come with Django."""
+    migrations = tmp_path / "blog" / "migrations"
+    migrations.mkdir(parents=True)
+    for folder in (tmp_path / "blog", migrations):
+        (folder / "__init__.py").touch()
+    (migrations / "0001_initial.py").write_text(FIRST)
+    (migrations / "0002_changes.py").write_text(SECOND)
+    run(MIGRATED, tmp_path, running.port)
+
 
 def test_an_app(running: Running, tmp_path: Path) -> None:
     app = tmp_path / "shop"
     app.mkdir()
     (app / "__init__.py").touch()
     (app / "models.py").write_text(MODELS)
-    program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent(PROGRAM))
-    done = subprocess.run(
-        [sys.executable, str(program), str(running.port)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "class ShopSale(models.Model):" in done.stdout
-    assert "price = models.DecimalField(max_digits=10, decimal_places=2" in done.stdout
+    printed = run(PROGRAM, tmp_path, running.port)
+    assert "class ShopSale(models.Model):" in printed
+    assert "price = models.DecimalField(max_digits=10, decimal_places=2" in printed

@@ -20,7 +20,7 @@ from viewkeep.access.reads import At, DatabaseReader
 from viewkeep.access.relations import TableRelation
 from viewkeep.access.results import Result
 from viewkeep.access.statements import update_delete
-from viewkeep.access.statements.altering import broken_views
+from viewkeep.access.statements.altering import alter_table
 from viewkeep.access.statements.cache import SHAPELESS, Analysed, StatementCache, Template
 from viewkeep.access.statements.keyed import change, insertion
 from viewkeep.access.statements.lookups import OtherReader, PointRead, point_read
@@ -400,12 +400,7 @@ class StatementRunner:
                 catalog.create_table(name, schema, if_not_exists, options, defaults)
                 return Result(message=f"table {name} is there")
             case st.AlterTable(name) as alter:
-                newest = catalog.current()
-
-                def broken(new: Source) -> dict[str, str]:
-                    return broken_views(alter, new, newest, self._resolve)
-
-                catalog.alter_table(alter, newest, broken)
+                alter_table(catalog, alter, self._resolve)
                 return Result(message=f"Changed table {name}.")
             case st.DropTable(name, if_exists):
                 catalog.drop_table(name, if_exists)

@@ -10,7 +10,7 @@ may be left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 
 from sqlglot import exp
@@ -100,7 +100,7 @@ def table_of(tree: exp.Create, ignore_constraints: bool, warn: Warn) -> Table:
     key: list[str] = []
     for part in tree.this.expressions:
         if isinstance(part, exp.ColumnDef):
-            found = _column(part, key, ignore_constraints, warn)
+            found = column_of(part, key, ignore_constraints, warn)
             columns.append(found)
         elif isinstance(part, exp.PrimaryKey):
             key += [_key_name(column) for column in part.expressions]
@@ -138,10 +138,33 @@ def constraint(part: exp.Expr, ignore: bool, warn: Warn) -> None:
         )
 
 
-def save(store: Store, number: int, columns: tuple[Declared, ...]) -> None:
-    """Keep what was declared of the table with this number."""
-    record = json.dumps([asdict(column) for column in columns]).encode()
-    store.meta.cas(f"{_RECORD}{number}", None, record)
+def save(store: Store, number: int, columns: Iterable[Declared]) -> None:
+    """Keep what was declared of the table with this number, which is new."""
+    store.meta.cas(f"{_RECORD}{number}", None, _encoded(columns))
+
+
+def saved(store: Store, number: int) -> tuple[Declared, ...]:
+    """The columns of a table that were declared through MySQL."""
+    record = store.meta.get(f"{_RECORD}{number}")
+    columns = [] if record is None else json.loads(record)
+    return tuple(record_from(Declared, column) for column in columns)
+
+
+def save_again(
+    store: Store, number: int, before: Iterable[Declared], after: Iterable[Declared]
+) -> None:
+    """Keep other columns than `before`; Fault if another client has changed them meanwhile."""
+    old, new = _encoded(before), _encoded(after)
+    key = f"{_RECORD}{number}"
+    if old == new:
+        return
+    known = store.meta.get(key)
+    if _encoded(saved(store, number)) != old or not store.meta.cas(key, known, new):
+        raise Fault(1205, "HY000", "another client changed the table at the same time; try again")
+
+
+def _encoded(columns: Iterable[Declared]) -> bytes:
+    return json.dumps([asdict(column) for column in columns]).encode()
 
 
 def forget(store: Store, number: int) -> None:
@@ -155,21 +178,19 @@ def forget(store: Store, number: int) -> None:
 def declared_of(store: Store, relation: Source | View) -> tuple[Declared, ...]:
     """The columns of a table or view as clients see them."""
     if isinstance(relation, Source):
-        record = store.meta.get(f"{_RECORD}{relation.number}")
-        columns = (
-            []
-            if record is None
-            else [record_from(Declared, column) for column in json.loads(record)]
-        )
-        declared = {column.name: column for column in columns}
+        declared = {column.name: column for column in saved(store, relation.number)}
         # A column may have come, or got its name, by an ALTER TABLE elsewhere.
-        kept = defaults_of(relation)
         return tuple(
-            declared.get(c.name) or replace(shown(c), default=_constant(kept.get(c.name)))
-            for c in relation.schema.columns
+            declared.get(c.name) or undeclared(relation, c.name) for c in relation.schema.columns
         )
     schema = relation.schema
     return tuple(shown(schema[name], name) for name in relation.visible)
+
+
+def undeclared(table: Source, name: str) -> Declared:
+    """A column of a table that was not declared through MySQL."""
+    column = table.schema[name]
+    return replace(shown(column), default=_constant(defaults_of(table).get(name)))
 
 
 def _constant(value: Scalar) -> str | None:
@@ -215,9 +236,13 @@ def _check_properties(tree: exp.Create) -> None:
             raise unsupported(f"this is not taken in CREATE TABLE: {part.sql('mysql')}")
 
 
-def _column(
+def column_of(
     part: exp.ColumnDef, key: list[str], ignore: bool, warn: Warn
 ) -> tuple[Declared, DataType]:
+    """A column as it is declared, and the type that it is kept as.
+
+    `key` gets its name if it is declared the key.
+    """
     name = part.name.lower()
     kind = part.args.get("kind")
     if not isinstance(kind, exp.DataType):
@@ -233,7 +258,7 @@ def _column(
         elif isinstance(kind, exp.AutoIncrementColumnConstraint):
             made = replace(made, automatic=True)
         elif isinstance(kind, exp.DefaultColumnConstraint):
-            made = replace(made, default=_default(kind.this, name))
+            made = replace(made, default=default_of(kind.this, name))
         elif isinstance(kind, exp.CommentColumnConstraint | exp.CharacterSetColumnConstraint):
             continue
         elif isinstance(kind, exp.CollateColumnConstraint):
@@ -295,7 +320,8 @@ def _type(kind: exp.DataType) -> tuple[DataType, str, int | None]:
     )
 
 
-def _default(tree: exp.Expr, name: str) -> str | None:
+def default_of(tree: exp.Expr, name: str) -> str | None:
+    """The text of a DEFAULT."""
     while isinstance(tree, exp.Paren):
         tree = tree.this
     if isinstance(tree, exp.Null):
@@ -306,6 +332,8 @@ def _default(tree: exp.Expr, name: str) -> str | None:
         return "1" if tree.this else "0"
     if isinstance(tree, exp.Literal):
         return str(tree.this)
+    if isinstance(tree, exp.BitString):
+        return str(int(str(tree.this), 2))
     if isinstance(tree, exp.Neg) and isinstance(tree.this, exp.Literal):
         return f"-{tree.this.this}"
     raise unsupported(f"the DEFAULT of {name} must be a constant or CURRENT_TIMESTAMP")

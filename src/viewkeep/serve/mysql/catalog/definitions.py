@@ -13,8 +13,9 @@ from sqlglot import exp
 from viewkeep.access.sessions import Session
 from viewkeep.database import Database
 from viewkeep.serve.mysql.catalog import declare
+from viewkeep.serve.mysql.catalog.alter import alter, renaming
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings, localise, parse, rewrite, spark_sql
-from viewkeep.serve.mysql.faults import DATABASE_NAME, Fault, unsupported
+from viewkeep.serve.mysql.faults import DATABASE_NAME, unsupported
 from viewkeep.serve.mysql.literals import SplitStatement
 
 Warn = Callable[[str], None]
@@ -29,16 +30,19 @@ def define(
     ignore_constraints: bool,
     warn: Warn,
 ) -> None:
-    """Run a CREATE, DROP, ALTER or TRUNCATE."""
+    """Run a CREATE, DROP, ALTER, RENAME or TRUNCATE."""
+    if statement.words[:2] == ["RENAME", "TABLE"]:
+        statement = renaming(statement)
     tree = parse(statement)
     if isinstance(tree, exp.Create):
         _create(db, session, tree, around, ignore_constraints, warn)
     elif isinstance(tree, exp.Drop):
         _drop(db, session, tree, around, warn)
     elif isinstance(tree, exp.Alter):
-        _alter(tree, ignore_constraints, warn)
+        localise(tree, around)
+        alter(db, tree, ignore_constraints, warn)
     else:
-        raise unsupported(f"this statement is not taken: {statement.text[:80]}")
+        raise unsupported(f"this statement is not supported: {statement.text[:80]}")
 
 
 def _create(
@@ -99,24 +103,3 @@ def _drop(db: Database, session: Session, tree: exp.Drop, around: Surroundings, 
         session.sql(f"DROP {kind} {exists}`{quoted}`")
         if source is not None:
             declare.forget(db.store, source.number)
-
-
-def _alter(tree: exp.Alter, ignore_constraints: bool, warn: Warn) -> None:
-    """Constraints may be left out; columns of a table that is there are not changed here."""
-    for action in tree.args.get("actions") or ():
-        if isinstance(action, exp.AddConstraint):
-            for part in action.expressions:
-                declare.constraint(part, ignore_constraints, warn)
-        elif isinstance(action, exp.Drop) and str(action.args.get("kind")).upper() in (
-            "INDEX",
-            "CONSTRAINT",
-            "FOREIGN KEY",
-        ):
-            warn(f"it was not kept: {action.sql('mysql')}")
-        else:
-            raise Fault(
-                1235,
-                "42000",
-                f"columns are not changed over MySQL: {tree.sql('mysql')[:200]}. Write it in "
-                "viewkeep's SQL: viewkeep sql URL 'ALTER TABLE ...'",
-            )

@@ -563,13 +563,13 @@ class ClientSession:
 _OUTSIDE = frozenset({"SET", "USE", "SHOW", "COMMIT", "ROLLBACK", "BEGIN", "START", "DESCRIBE"})
 _REFUSED = frozenset(
     ["ANALYZE", "CALL", "CHECK", "CHECKSUM", "DO", "FLUSH", "GRANT", "HANDLER", "KILL", "LOAD",
-     "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET", "REVOKE", "TABLE", "XA"]
+     "LOCK", "OPTIMIZE", "REPAIR", "RESET", "REVOKE", "TABLE", "XA"]
 )  # fmt: skip
 _HANDLERS: dict[str, Callable[[ClientSession, SplitStatement], Awaitable[Answer]]] = {
     **dict.fromkeys(("SELECT", "WITH", "VALUES"), ClientSession._query),
     **dict.fromkeys(("INSERT", "REPLACE"), ClientSession._insert),
     **dict.fromkeys(("UPDATE", "DELETE"), ClientSession._change),
-    **dict.fromkeys(("CREATE", "DROP", "ALTER"), ClientSession._define),
+    **dict.fromkeys(("CREATE", "DROP", "ALTER", "RENAME"), ClientSession._define),
     **dict.fromkeys(("EXPLAIN", "DESCRIBE", "DESC"), ClientSession._explain),
     **dict.fromkeys(("BEGIN", "START"), ClientSession._begin),
     **dict.fromkeys(("SAVEPOINT", "RELEASE"), ClientSession._savepoint),

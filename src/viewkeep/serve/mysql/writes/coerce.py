@@ -15,7 +15,7 @@ from viewkeep.serve.mysql.catalog.declare import Declared
 from viewkeep.serve.mysql.faults import Fault
 from viewkeep.types import DataType
 
-_RANGES = {
+RANGES = {
     "tinyint": (-(2**7), 2**7 - 1),
     "smallint": (-(2**15), 2**15 - 1),
     "mediumint": (-(2**23), 2**23 - 1),
@@ -41,8 +41,8 @@ def coerced(value: Any, column: Declared, type: DataType) -> Any:
         made = _CONVERT["DECIMAL" if type.is_decimal else type.name](value, type)
     except (ValueError, TypeError, ArithmeticError, KeyError) as error:
         raise _refused(value, column) from error
-    if column.type in _RANGES:
-        low, high = _RANGES[column.type]
+    if column.type in RANGES:
+        low, high = RANGES[column.type]
         if not low <= made <= high:
             raise Fault(1264, "22003", f"Out of range value for column '{column.name}': {made}")
     if column.length is not None and len(made) > column.length:
