@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NoReturn, TypeAlias, TypeVar
 
@@ -41,12 +41,16 @@ Options: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class CatalogChange:
-    """Tables and views to add, views to replace and to drop, in one change over the `basis`."""
+    """Tables and views to add, views to replace and to drop, in one change over the `basis`.
+
+    `altered` are tables that are there, as they are to be.
+    """
 
     basis: PlanVersion
     tables: Mapping[str, Source]
     views: Sequence[CreateView]
     drops: Sequence[str]
+    altered: Mapping[str, Source] = field(default_factory=dict)
 
 
 class Catalog:
@@ -227,14 +231,15 @@ class Catalog:
         """The plan that a change would make; None if it changes nothing."""
         if generations is None:
             generations = [-number for number, _ in enumerate(wanted.views, 1)]
-        plan, tables = wanted.basis, dict(wanted.basis.tables)
+        plan, tables = wanted.basis, {**wanted.basis.tables, **wanted.altered}
         for name, source in wanted.tables.items():
             _refuse_taken(plan, name)
             tables[name] = source
         plan = replace(plan, tables=tables, next_number=plan.next_number + len(wanted.tables))
         answers = self._answers(plan)
         addition = _Addition(plan, wanted.views, plan, answers, wanted.drops, together=True)
-        return addition.made(generations) or (plan if wanted.tables else None)
+        made = addition.made(generations) or (plan if wanted.tables or wanted.altered else None)
+        return numbered(made) if made is not None and wanted.altered else made
 
     def _answers(self, plan: PlanVersion) -> Callable[[str], bool]:
         """Tells whether a view of this plan can be read now."""

@@ -38,7 +38,7 @@ def steps(application: Application) -> dict[str, str]:
     return {
         change.name: change.action
         for change in application.changes
-        if change.action in ("add", "replace", "drop")
+        if change.action not in ("keep", "left")
     }
 
 
@@ -249,6 +249,100 @@ def test_refused(site: Database, text: str, error: type[Exception], message: str
     with pytest.raises(error, match=message):
         site.apply(text)
     assert newest_plan(site.store) == before
+
+
+def notes(application: Application) -> list[str]:
+    return [change.note for change in application.changes if change.action == "alter"]
+
+
+def test_a_table_with_more_columns_is_altered(site: Database, catch_up: CatchUp) -> None:
+    """Together with a view that needs the column; the views that are there keep their state."""
+    number = newest_plan(site.store).program.placements["scores"].table.number
+    text = PROGRAM.replace("stars BIGINT)", "stars BIGINT, note STRING DEFAULT 'x', n INT)")
+    text += "CREATE VIEW by_note AS SELECT note, COUNT(*) AS c FROM votes GROUP BY note;"
+    application = site.apply(text, dry_run=True)
+    assert steps(application) == {"votes": "alter", "by_note": "add"}
+    assert notes(application) == ["adds note STRING, 'x' in all rows; adds n INT"]
+    assert "note" not in site.get("votes", 1)  # type: ignore[operator]
+    application.commit()
+    assert site.get("votes", 1) == {"id": 1, "story": 1, "stars": 1, "note": "x", "n": None}
+    site.put("votes", {"id": 99, "story": 1, "stars": 1, "note": "y"})
+    catch_up()
+    assert site.get("by_note", "x") == {"note": "x", "c": ROWS}
+    assert site.get("scores", 1) == {"story": 1, "n": ROWS // 5 + 1}
+    assert newest_plan(site.store).program.placements["scores"].table.number == number
+    assert not site.apply(text).pending
+
+
+def test_defaults_and_wider_types(site: Database) -> None:
+    site.sql("ALTER TABLE votes ADD COLUMN n INT DEFAULT 5, ADD COLUMN day DATE")
+    text = PROGRAM.replace("stars BIGINT)", "stars BIGINT DEFAULT 1, n BIGINT, day TIMESTAMP)")
+    application = site.apply(text)
+    assert notes(application) == [
+        "n becomes BIGINT; day becomes TIMESTAMP; the default of stars becomes 1; n has no default"
+    ]
+    assert site.get("votes", 1)["n"] == 5  # type: ignore[index]
+    site.sql("INSERT INTO votes (id) VALUES (99)")
+    assert site.get("votes", 99) == {"id": 99, "story": None, "stars": 1, "n": None, "day": None}
+    assert not site.apply(text).pending
+
+
+def test_a_column_is_dropped_with_prune_alone(site: Database) -> None:
+    site.sql("ALTER TABLE votes ADD COLUMN note STRING")
+    with pytest.raises(CatalogError, match=r"it lacks note \(--prune drops note, with the values"):
+        site.apply(PROGRAM)
+    application = site.apply(PROGRAM, prune=True, dry_run=True)
+    assert notes(application) == ["drops note with its values"]
+    application.commit()
+    assert not site.apply(PROGRAM, prune=True).pending
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("id BIGINT PRIMARY KEY, note STRING, story BIGINT, stars BIGINT", "columns at the end"),
+        ("id BIGINT PRIMARY KEY, stars BIGINT, story BIGINT", "another order .*moves none"),
+        ("id BIGINT PRIMARY KEY, story BIGINT, stars INT", "INT does not hold all values of stars"),
+        ("id DECIMAL(20) PRIMARY KEY, story BIGINT, stars BIGINT", "types of a key"),
+        ("id BIGINT, story BIGINT, stars BIGINT, PRIMARY KEY (story, id)", "a key cannot be"),
+    ],
+)
+def test_what_alter_table_cannot_do_is_refused(site: Database, columns: str, message: str) -> None:
+    before = newest_plan(site.store)
+    with pytest.raises(CatalogError, match=message):
+        site.apply(f"CREATE TABLE votes ({columns})", prune=True)
+    assert newest_plan(site.store) == before
+
+
+def test_a_view_that_answers_keeps_its_columns(site: Database, catch_up: CatchUp) -> None:
+    """Also if the program has another one in its place, which must be loaded first."""
+    before = newest_plan(site.store)
+    text = "CREATE TABLE votes (id BIGINT PRIMARY KEY, story BIGINT);"
+    text += "CREATE VIEW scores AS SELECT story, COUNT(*) AS n FROM votes GROUP BY story;"
+    text += "CREATE VIEW best AS SELECT story, n * 10 AS points FROM scores;"
+    with pytest.raises(CatalogError, match="by_stars: it needs stars"):
+        site.apply(text, prune=True)
+    with pytest.raises(CatalogError, match=r"by_stars: it needs stars.*Apply a program first"):
+        site.apply(text + "CREATE INDEX by_stars ON votes (story DESC);", prune=True)
+    assert newest_plan(site.store) == before
+    site.sql("DROP INDEX by_stars")
+    site.apply(text, prune=True)
+    catch_up()
+    assert site.get("best", 3) == {"story": 3, "points": 80}
+    wide = text.replace("story BIGINT)", "story DECIMAL(19, 0))")
+    with pytest.raises(CatalogError, match="scores: it needs story"):
+        site.apply(wide)
+
+
+def test_a_view_with_a_star_gets_new_columns(site: Database, catch_up: CatchUp) -> None:
+    star = "CREATE VIEW every AS SELECT * FROM votes WHERE stars > 5;"
+    site.apply(PROGRAM + star)
+    catch_up()
+    text = PROGRAM.replace("stars BIGINT)", "stars BIGINT, note STRING DEFAULT 'x')") + star
+    assert steps(site.apply(text)) == {"votes": "alter", "every": "replace"}
+    assert site.get("every", 7) == {"id": 7, "story": 2, "stars": 7}
+    catch_up()
+    assert site.get("every", 7) == {"id": 7, "story": 2, "stars": 7, "note": "x"}
 
 
 def test_a_reader_that_does_not_fit_is_named(site: Database) -> None:

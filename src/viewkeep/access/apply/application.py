@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from viewkeep.access.apply.desired import Desired
+from viewkeep.access.apply.table_changes import told
 from viewkeep.access.reads import DatabaseReader
 from viewkeep.catalog import Catalog
 from viewkeep.engine.estimates import Estimates, LoadCost
@@ -19,7 +20,7 @@ from viewkeep.errors import CatalogError, PlanOutdated
 from viewkeep.plan.nodes import View
 from viewkeep.plan.program import Placement
 
-Action: TypeAlias = Literal["add", "replace", "drop", "keep", "left"]
+Action: TypeAlias = Literal["add", "alter", "replace", "drop", "keep", "left"]
 
 _TRIES = 5  # while the pipeline and others change the catalog
 
@@ -28,10 +29,11 @@ _TRIES = 5  # while the pipeline and others change the catalog
 class ObjectChange:
     """What a program does to one table or view.
 
-    `left` is one that the program does not name and that stays. `rows`, `bytes` and `seconds` say
-    what it takes to load a view that is added or replaced: rows to read, bytes to hold at most,
-    processor time; None where nobody can tell. `reused` is the bytes of state that is there
-    already. What several views share is counted for the first of them.
+    `alter` changes columns of a table, which `note` tells; no row is rewritten. `left` is one that
+    the program does not name and that stays. `rows`, `bytes` and `seconds` say what it takes to
+    load a view that is added or replaced: rows to read, bytes to hold at most, processor time; None
+    where nobody can tell. `reused` is the bytes of state that is there already. What several views
+    share is counted for the first of them.
     """
 
     action: Action
@@ -49,9 +51,9 @@ def apply(
 ) -> Application:
     """Bring tables and views to what a program says, unless that is only to be looked at.
 
-    What is there as the program says stays, with its state. Views that answer are replaced at one
-    epoch, together with all that is added. What the program does not name stays, or with `prune`
-    its views are dropped; tables never are.
+    What is there as the program says stays, with its state. Tables with other columns are altered.
+    Views that answer are replaced at one epoch, together with all that is added. What the program
+    does not name stays, or with `prune` its views and columns are dropped; tables never are.
     """
     application = Application(reader, catalog, text, prune)
     if not dry_run:
@@ -80,7 +82,7 @@ class Application:
     @property
     def pending(self) -> bool:
         """Whether anything is to be done."""
-        return any(change.action in ("add", "replace", "drop") for change in self.changes)
+        return any(change.action not in ("keep", "left") for change in self.changes)
 
     def commit(self) -> None:
         """Make the change, all of it or none."""
@@ -98,8 +100,8 @@ class Application:
         raise CatalogError("the tables or views changed meanwhile; look at the change again")
 
     @property
-    def _steps(self) -> list[tuple[Action, str]]:
-        return [(change.action, change.name) for change in self.changes]
+    def _steps(self) -> list[tuple[Action, str, str]]:
+        return [(change.action, change.name, change.note) for change in self.changes]
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON."""
@@ -117,6 +119,8 @@ def _changes(
 ) -> Iterator[ObjectChange]:
     for name in desired.tables:
         yield ObjectChange("add", "table", name)
+    for name, alter in desired.alters.items():
+        yield ObjectChange("alter", "table", name, told(alter.alterations))
     counted: set[str] = set()
     for name, statement in desired.views.items():
         placement = _placement(after, statement.view)
@@ -142,7 +146,7 @@ def _changes(
     for name in desired.drops:
         yield ObjectChange("drop", "view", name)
     for name, found in desired.named.items():
-        if name not in desired.tables and name not in desired.views:
+        if name not in desired.tables and name not in desired.views and name not in desired.alters:
             yield ObjectChange("keep", "view" if isinstance(found, View) else "table", name)
     for name in desired.not_named:
         if name in basis.tables:

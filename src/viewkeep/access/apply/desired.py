@@ -1,8 +1,10 @@
 """What a program asks for, compared with the tables and views that are there.
 
 Law: a program says which tables and views there should be and by which SQL; OR REPLACE and IF NOT
-EXISTS in it change nothing. What is there as the program says stays as it is, with its state. The
-views that the program does not name and that read one that changes are written again.
+EXISTS in it change nothing. What is there as the program says stays as it is, with its state. A
+table with other columns is altered where ALTER TABLE can do it (`table_changes`), and no view that
+answers loses a column by that. The views that the program does not name and that read one that
+changes are written again.
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from viewkeep.access.definitions import create_view, defaults_of, has_star, in_order
+from viewkeep.access.apply.table_changes import table_changes
+from viewkeep.access.definitions import create_view, has_star, in_order
+from viewkeep.access.statements.altering import broken_views, needing_views
 from viewkeep.access.statements.rewriting import newest_views, written_again
 from viewkeep.catalog import CatalogChange
 from viewkeep.engine.programs import PlanVersion
 from viewkeep.errors import CatalogError, UnknownName, Unsupported
 from viewkeep.expr import Scalar
+from viewkeep.plan.alterations import altered
 from viewkeep.plan.nodes import Source, View
 from viewkeep.plan.share_groups import Existing
 from viewkeep.sql.parse.syntax import parse, text_of
 from viewkeep.sql.statements import nodes as st
 from viewkeep.sql.statements.analyse import analyse
 from viewkeep.sql.statements.definitions import name_of, statement_text
+from viewkeep.sql.statements.nodes import AlterTable
 from viewkeep.types import Schema
 
 MakeSource = Callable[
@@ -40,6 +46,7 @@ class Desired:
     make_source: MakeSource
     unknown: Callable[[str], Exception]
     tables: dict[str, Source] = field(default_factory=dict)  # new ones
+    alters: dict[str, AlterTable] = field(default_factory=dict)  # of tables that are there
     views: dict[str, st.CreateView] = field(default_factory=dict)  # new ones and others
     named: dict[str, Source | View] = field(default_factory=dict)  # all that the program names
     written_again: set[str] = field(default_factory=set)  # that the program does not name
@@ -64,20 +71,28 @@ class Desired:
             for name in desired.not_named:
                 if name in desired._there:
                     desired._database_view(name)
+        for alter in desired.alters.values():
+            desired._refuse_broken(alter)
         return desired
 
     @property
     def change(self) -> CatalogChange:
         """The change of the catalog."""
         wanted, drops = dict(self.views), self.drops
-        if wanted or self.tables or drops:
+        if wanted or self.tables or self.alters or drops:
             # What comes and goes by an earlier change does so together with all that changes now.
             drops += [name for name in self.basis.leaving if name not in self.named]
             for name, successor in self.basis.successors.items():
                 if name not in wanted and name not in drops:
                     wanted[name] = st.CreateView(successor.view, or_replace=True)
         ordered = [wanted[view.name] for view in in_order(s.view for s in wanted.values())]
-        return CatalogChange(self.basis, self.tables, ordered, drops)
+        return CatalogChange(self.basis, self.tables, ordered, drops, self.altered_tables)
+
+    @property
+    def altered_tables(self) -> dict[str, Source]:
+        """The tables that change, as they will be."""
+        named = {name: self.named[name] for name in self.alters}
+        return {name: table for name, table in named.items() if isinstance(table, Source)}
 
     @property
     def drops(self) -> list[str]:
@@ -144,11 +159,33 @@ class Desired:
             known = self.tables[name] = self.make_source(
                 name, number, wanted.schema, wanted.options, wanted.defaults
             )
-        elif known.schema != wanted.schema or defaults_of(known) != dict(wanted.defaults):
-            raise CatalogError(
-                f"table {name} is another one in the program: {_differ(known, wanted)}"
-            )
+        elif alterations := table_changes(known, wanted, drop_columns=self.prune):
+            self.alters[name] = AlterTable(name, alterations)
+            for alteration in alterations:
+                known = altered(known, alteration)
         self.named[name] = known
+
+    def _refuse_broken(self, alter: AlterTable) -> None:
+        """Refuse a change of a table that views would not survive.
+
+        One that is replaced answers over the changed table until the new one is loaded.
+        """
+        new = self.altered_tables[alter.name]
+        broken = broken_views(alter, new, self.basis, self._after)
+        needing = needing_views(alter, self.basis)
+        lost = {
+            name: why for name, why in broken.items() if name in needing or name not in self.views
+        }
+        if lost:
+            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(lost.items()))
+            raise CatalogError(
+                f"table {alter.name} cannot change as the program says while views answer that "
+                f"could not go on ({reasons}). Apply a program first in which they are other views "
+                "or none, and the table is as it is"
+            )
+
+    def _after(self, name: str) -> Source | View:
+        return self.altered_tables.get(name) or self.basis.tables.get(name) or self._there[name]
 
     def _take_view(self, wanted: st.CreateView) -> None:
         name = wanted.view.name
@@ -185,28 +222,3 @@ class Desired:
                 self.existing = self.existing.with_view(again.view)
             return again.view
         return view
-
-
-def _differ(known: Source, wanted: st.CreateTable) -> str:
-    """How a table's columns differ from those of a program."""
-    here = {column.name: str(column.type) for column in known.schema.columns}
-    there = {column.name: str(column.type) for column in wanted.schema.columns}
-    parts = [f"it adds {name} {type}" for name, type in there.items() if name not in here]
-    parts += [f"it lacks {name}" for name in here if name not in there]
-    parts += [
-        f"{name} is {here[name]} here and {type} there"
-        for name, type in there.items()
-        if here.get(name, type) != type
-    ]
-    if known.schema.key != wanted.schema.key:
-        parts.append(
-            f"the key is ({', '.join(known.schema.key)}) here and "
-            f"({', '.join(wanted.schema.key)}) there"
-        )
-    given, wanted_defaults = defaults_of(known), dict(wanted.defaults)
-    parts += [
-        f"the default of {name} is {given.get(name)!r} here and {wanted_defaults.get(name)!r} there"
-        for name in here
-        if name in there and given.get(name) != wanted_defaults.get(name)
-    ]
-    return "; ".join(parts) or "the columns have another order"
