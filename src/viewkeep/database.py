@@ -247,7 +247,7 @@ class Database:
     def apply(self, program: str, *, prune: bool = False, dry_run: bool = False) -> Application:
         """Bring tables and views to what a program of CREATE statements says, in one change.
 
-        With `prune`, views that it does not name are dropped. A `dry_run` only says what changes.
+        With `prune`, views and columns that it lacks go. A `dry_run` only says what changes.
         """
         from viewkeep.access.apply.application import apply
 
@@ -423,6 +423,7 @@ class Database:
         *,
         max_operations: int | None = None,
         every: float = 0.0,
+        load_pause: float = 0.1,
         resident: bool = True,
         failures: int = 3,
         epoch_seconds: float = 1800.0,
@@ -433,11 +434,11 @@ class Database:
         """The pipeline that keeps the views, on any Spark master; a context manager.
 
         `max_operations` bounds one epoch, and so a worker's memory. `every` is the least seconds
-        from one epoch to the next: fewer take less processor time. With `resident`, small epochs
-        run in a Spark task that stays and takes one core. After so many `failures`, or if an epoch
-        takes longer than `epoch_seconds`, views that fail are set aside; so is one whose operators
-        need more than `operator_memory` bytes (default: most of what is free). `spark` is a session
-        to use instead of a new one. `on_epoch` is called with each epoch published.
+        from one epoch to the next, `load_pause` the most that a write waits for views that load.
+        With `resident`, small epochs run in a Spark task that stays and takes one core. After so
+        many `failures`, or an epoch longer than `epoch_seconds`, views that fail are set aside; so
+        is one whose operators need more than `operator_memory` bytes (default: most of what is
+        free). `spark` is a session to use; `on_epoch` is called with each epoch published.
         """
         if self._driver is not None:
             return cast("Pipeline", self._driver.pipeline(on_epoch))
@@ -450,6 +451,7 @@ class Database:
             spark=spark,
             max_operations=max_operations,
             every=every,
+            load_pause=load_pause,
             resident=resident,
             patience=Patience(failures, epoch_seconds, operator_memory),
             on_epoch=on_epoch,

@@ -92,6 +92,81 @@ def test_lanes_agree_where_one_lacks_a_row_form(history: History) -> None:
     play(history)
 
 
+LOADED = {
+    **{f"{name}_again": f"SELECT * FROM ({text}) AS again" for name, text in VIEWS.items()},
+    "by_k": "SELECT k, id, x FROM a ORDER BY k",
+    "of_views": "SELECT s, COUNT(*) AS n, SUM(x) AS x FROM a WHERE x > 0 GROUP BY s",
+    "of_joins": "SELECT a.s, COUNT(*) AS n, SUM(a.x) AS x FROM a JOIN b ON a.k = b.k GROUP BY a.s",
+    "of_left_joins": "SELECT b.s, MAX(a.x) AS x FROM a LEFT JOIN b ON a.k = b.k GROUP BY b.s",
+    "of_top_rows": "SELECT n.k, a.s FROM (SELECT k, MIN(id) AS id FROM a GROUP BY k) AS n "
+    "JOIN a ON n.id = a.id",
+    "of_constants": "SELECT a.id, v.y FROM a JOIN (VALUES (1, 'x'), (2, 'y')) AS v(k, y) "
+    "ON a.k = v.k",
+}
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 50])
+def test_views_are_loaded_in_both_lanes(history: History, chunk: int) -> None:
+    """From tables and from other views, while rows change; and an epoch may load nothing."""
+    random, store = Random(chunk), history.store
+    epochs = Epochs(store)
+
+    def change(count: int) -> None:
+        for name in ("a", "b"):
+            rows = [
+                {
+                    "id": random.randrange(40),
+                    "k": random.choice([None, 1, 2, 3]),
+                    "s": random.choice([None, "", "x", "y" * 300]),
+                    **({"x": random.choice([None, 0.1, -0.0, 1e6, -5.0])} if name == "a" else {}),
+                }
+                for _ in range(count)
+            ]
+            history.put(rows, name)
+            history.delete([(random.randrange(40),)], name)
+
+    change(60)
+    catch_up(store)
+    for name, text in LOADED.items():
+        history.create_view(f"CREATE VIEW {name} AS {text}")
+    lease = epochs.acquire()
+    loaded = nothing = 0
+    for number in range(1_000):
+        if number % 3:
+            change(1)
+        limits = Limits(chunk=chunk, beside=None if number % 4 else 0)
+        epoch = epochs.open_next(lease.term, limits)
+        if epoch is None:
+            break
+        published = epochs.publish(lease.term, epoch, in_both_lanes(store, epoch, 2, random))
+        loaded += published.rows_loaded
+        nothing += bool(epoch.loading) and not published.rows_loaded
+        if not published.loading and number % 3 == 0:
+            break
+    epochs.release(lease)
+    assert loaded > 100
+    assert nothing or chunk == 50
+    assert all(epochs.ready(name) for name in LOADED)
+    catch_up(store)
+    history.check()
+
+
+def test_an_epoch_that_loads_a_few_rows_takes_the_rows_lane(history: History) -> None:
+    store, epochs = history.store, Epochs(history.store)
+    history.put([{"id": n, "k": 1, "s": "x", "x": 0.5} for n in range(100)], "a")
+    catch_up(store)
+    history.create_view("CREATE VIEW again AS SELECT s, COUNT(*) AS n FROM a GROUP BY s")
+    term = epochs.acquire().term
+    epoch = epochs.open_next(term, Limits(chunk=20))
+    assert epoch is not None
+    reports = run_rows(store, epoch, load_plan(store, epoch.plan).program)
+    assert reports is not None
+    assert 0 < epochs.publish(term, epoch, reports).rows_loaded <= epoch.rows_to_load
+    epoch = epochs.open_next(term, Limits(chunk=rows_lane.FEW + 1))
+    assert epoch is not None
+    assert run_rows(store, epoch, load_plan(store, epoch.plan).program) is None
+
+
 def test_an_epoch_that_grows_too_large_changes_lanes(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

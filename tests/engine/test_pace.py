@@ -6,7 +6,7 @@ from pathlib import Path
 
 import viewkeep
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
-from viewkeep.engine.pace import ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
+from viewkeep.engine.pace import ALONE_LOADED, ALONE_ROWS, LEAST_OPERATIONS, MOST, Pace, Work
 from viewkeep.engine.report import Report
 from viewkeep.plan.program import Program
 from viewkeep.stores.contract import START, Cut
@@ -87,16 +87,17 @@ def test_epochs_are_some_time_apart_unless_there_is_a_backlog() -> None:
     assert pace.is_due(0.1)
 
 
-def opened(operations: int, loading: bool = False) -> OpenEpoch:
-    left = {"feed": {"0": "00"}} if loading else {}
-    return OpenEpoch(1, START, Cut(operations=operations), 1, 0, left, 1, 0)
+def opened(operations: int, loaded: int = 0) -> OpenEpoch:
+    left = {"feed": {"0": "00"}} if loaded else {}
+    return OpenEpoch(1, START, Cut(operations=operations), 1, 0, left, loaded, 0)
 
 
 def test_an_epoch_of_little_work_runs_in_one_task() -> None:
     work = Work()
     assert work.is_little(opened(ALONE_ROWS), EMPTY)
     assert not work.is_little(opened(ALONE_ROWS + 1), EMPTY)
-    assert not work.is_little(opened(1, loading=True), EMPTY)
+    assert work.is_little(opened(1, loaded=ALONE_LOADED), EMPTY)
+    assert not work.is_little(opened(1, loaded=ALONE_LOADED + 1), EMPTY)
 
 
 def test_the_first_guess_is_a_row_for_each_view_of_a_table(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from viewkeep.engine import lease as leases
 from viewkeep.engine import local, resident
 from viewkeep.engine.epochs import Epochs, Limits, Published
 from viewkeep.engine.lease import DriverWatch, Lease
-from viewkeep.engine.pace import Work
+from viewkeep.engine.pace import ALONE_LOADED, Work
 from viewkeep.engine.resident import Assignment, End, Turn, assign, new_id, reports_of, reside
 from viewkeep.errors import Fenced, OperatorFailed, StoreError
 from viewkeep.stores import create_store
@@ -43,6 +43,10 @@ def lease(history: History) -> Iterator[Lease]:
     lease = epochs.acquire()
     yield lease
     epochs.release(lease)
+
+
+# Loading is left to the driver, who has all cores.
+AT_FULL_SPEED = {"limits": Limits(operations=50, chunk=ALONE_LOADED + 1), "load_pause": 1.0}
 
 
 def given(lease: Lease, **options: Any) -> Assignment:
@@ -103,7 +107,7 @@ def test_views_equal_recomputation_at_every_epoch(
     source, views, store = random.Random(seed), list(VIEWS), history.store
     ends = set()
     for _ in range(25):
-        with Task(store, given(lease)) as task:
+        with Task(store, given(lease, **AT_FULL_SPEED)) as task:
             for _ in range(4):
                 write_something(history, source)
                 if views and source.random() < 0.3:
@@ -128,6 +132,28 @@ def test_views_equal_recomputation_at_every_epoch(
     assert ends == {End.ASKED, End.LARGE}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_it_loads_views_a_few_rows_at_a_time(history: History, lease: Lease, seed: int) -> None:
+    """While operations come; the driver hears of every epoch, and of none that is too large."""
+    source, store = random.Random(seed), history.store
+    told: list[Published] = []
+    for _ in range(10):
+        write_something(history, source)
+    for text in VIEWS:
+        with Task(store, given(lease)) as task:
+            history.create_view(text)
+            for _ in range(3):
+                write_something(history, source)
+            await_head(store)
+            history.check()
+            turn, published = task.ask_back()
+            assert turn.end is End.ASKED
+            told += published
+    assert [one.epoch for one in told] == list(range(1, told[-1].epoch + 1))
+    assert sum(one.rows_loaded for one in told) > 10
+    assert any(one.rows_loaded and one.loading for one in told)
+
+
 def with_views(history: History) -> Store:
     for text in VIEWS:
         history.create_view(text)
@@ -138,6 +164,7 @@ def with_views(history: History) -> Store:
 def test_a_resident_that_dies_anywhere(history: History, lease: Lease, seed: int) -> None:
     """Another attempt goes on from what it has left, and the driver with what it gives back."""
     source, views, store = random.Random(seed), list(VIEWS), history.store
+    options = AT_FULL_SPEED if seed % 2 else {}
     faulty = FaultyStore(store, FaultPlan.seeded(seed, {**RATES, "ticks": 0.02}, twice=0.1))
     epochs, ends, deaths = Epochs(store), list[End](), 0
     for _ in range(10):
@@ -146,7 +173,7 @@ def test_a_resident_that_dies_anywhere(history: History, lease: Lease, seed: int
             history.create_view(views.pop(0))
         head, done = store.log.head(), False
         while not done:
-            assignment = given(lease, seconds=0.05)
+            assignment = given(lease, seconds=0.05, **options)
             assign(store, assignment)
             end = None
             while end is None:
@@ -163,7 +190,7 @@ def test_a_resident_that_dies_anywhere(history: History, lease: Lease, seed: int
             done = published.cut.covers(head) and not published.loading
         history.check()
     assert deaths > 0
-    assert set(ends) == {End.TIME, End.LARGE}
+    assert set(ends) == ({End.TIME, End.LARGE} if options else {End.TIME})
 
 
 def test_each_epoch_is_reported_once_and_in_order(history: History, lease: Lease) -> None:
@@ -222,7 +249,8 @@ def test_an_epoch_that_needs_all_cores_is_given_back(
 
         monkeypatch.setattr(local, "run_epoch", outgrown)
     history.put([{"id": number, "part": 1, "g": "a"} for number in range(10)])
-    with Task(store, given(lease, work=work)) as task:
+    options = AT_FULL_SPEED if kind == "loading" else {}
+    with Task(store, given(lease, work=work, **options)) as task:
         turn = task.job.result(SECONDS)
     monkeypatch.undo()
     epoch = Epochs(store).read().open

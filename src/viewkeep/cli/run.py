@@ -43,6 +43,14 @@ def run(
             show_default=False,
         ),
     ] = 0.0,
+    load_pause: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="The longest that a write waits for views that are loaded, in seconds; "
+            "from 1 on, views load at full speed.",
+        ),
+    ] = 0.1,
     resident: Annotated[
         bool,
         typer.Option(
@@ -79,6 +87,7 @@ def run(
             master,
             max_operations=max_operations,
             every=every,
+            load_pause=load_pause,
             resident=resident,
             failures=failures,
             epoch_seconds=epoch_seconds,

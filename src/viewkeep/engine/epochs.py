@@ -37,12 +37,27 @@ _RECORD, _PINS = "epoch", "pin/"
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one epoch: operations, bytes of log, rows loaded per feed and part, tasks."""
+    """Bounds of one epoch: operations, bytes of log, rows loaded per feed and part, tasks.
+
+    `beside` bounds the rows that all feeds and parts together load in an epoch that brings
+    operations; with 0 it loads none. `alone` is the chunk of an epoch that brings none.
+    """
 
     operations: int = 500_000
     size: int = 256 << 20
     chunk: int = 50_000
     tasks: int = 1  # among which the operations may be shared out
+    beside: int | None = None
+    alone: int | None = None
+
+    def chunk_of(self, loading: Loading, brings_operations: bool) -> int:
+        """The rows that each feed and part loads in the next epoch."""
+        parts = sum(map(len, loading.values()))
+        if not brings_operations:
+            return self.chunk if self.alone is None else min(self.chunk, self.alone)
+        if self.beside is None or not parts:
+            return self.chunk
+        return min(self.chunk, max(self.beside // parts, min(self.beside, 1)))
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,8 @@ class Published:
     seconds: float = 0.0
     levels: Sequence[float] = field(default_factory=list)  # seconds of each one's longest task
     more: bool = False  # whether its bounds left operations for the next one
+    rows_loaded: int = 0  # by this epoch, of all feeds
+    wrote_at: int = 0  # `at` of the last epoch that brought operations
 
     def to_json(self) -> dict[str, object]:
         return {**vars(self), "cut": self.cut.to_json()}
@@ -87,6 +104,11 @@ class OpenEpoch:
     @property
     def operations(self) -> int:
         return self.cut.operations - self.start.operations
+
+    @property
+    def rows_to_load(self) -> int:
+        """The rows that it loads at most, of all feeds."""
+        return self.chunk * sum(map(len, self.loading.values()))
 
 
 @dataclass(frozen=True)
@@ -245,6 +267,8 @@ class Epochs:
             seconds=seconds,
             levels=level_seconds(reports),
             more=epoch.more,
+            rows_loaded=sum(sum(report.loaded.values()) for report in reports),
+            wrote_at=now if epoch.operations else record.published.wrote_at,
         )
         if self._swap(raw, replace(record, published=published, open=None)):
             note_costs(self.store, epoch.operations, reports, published)
@@ -287,7 +311,7 @@ class Epochs:
             plan=plan.version,
             horizon=horizon,
             loading=loading,
-            chunk=limits.chunk,
+            chunk=limits.chunk_of(loading, moved),
             opened=time.time_ns(),
             more=not cut.covers(head),
             tasks=limits.tasks,

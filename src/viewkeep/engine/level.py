@@ -17,7 +17,7 @@ from viewkeep.engine import amounts
 from viewkeep.engine.amounts import amount
 from viewkeep.engine.blame import Announce, Blame
 from viewkeep.engine.cells.level import cell_boxes, cell_sources, purge_below, purging
-from viewkeep.engine.cells.loading import load_cells
+from viewkeep.engine.cells.loading import load_cells, loads_due
 from viewkeep.engine.cells.travel import CellBox, frames_of
 from viewkeep.engine.changes import Tail, base_changes, base_rows, constant_rows
 from viewkeep.engine.epochs import OpenEpoch
@@ -29,8 +29,9 @@ from viewkeep.engine.exchange import (
     port_name,
 )
 from viewkeep.engine.inbox import Inbox
+from viewkeep.engine.load_chunks import Consumers, state_chunks, table_chunks
 from viewkeep.engine.loading import LoadChunk, Progress
-from viewkeep.engine.log_splits import is_first, parts_to_load, writes_local
+from viewkeep.engine.log_splits import is_first, writes_local
 from viewkeep.engine.operators import Executor, Executors, executors
 from viewkeep.engine.operators.arrange import encode_rows
 from viewkeep.engine.programs import load_plan
@@ -38,11 +39,9 @@ from viewkeep.engine.spool import Mailbox, Message
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import run_steps
 from viewkeep.engine.views import view_tables
-from viewkeep.errors import PipelineError, StoreError
+from viewkeep.errors import PipelineError
 from viewkeep.ops.arrange import changes_of, net_rows
-from viewkeep.plan.nodes import Source
-from viewkeep.plan.program import Operator, OperatorFeed, Program, producer_id
-from viewkeep.stores import contract as stores
+from viewkeep.plan.program import Operator, OperatorFeed, producer_id
 from viewkeep.stores.contract import LogSplit, Store
 
 
@@ -93,24 +92,20 @@ def run_sources(
     for number, box in cell_boxes(store, epoch, split, cells):
         rows_in += len(box)
         yield from route(number, box)
-    for table in cells.values():
-        for operator, feed in program.consumers(f"table:{table.number}"):
-            for part in parts_to_load(store, epoch, split):
-                bound = epoch.loading.get(feed.id, {}).get(str(part))
-                if bound is not None:
-                    with blame(operator.id):
-                        read = load_cells(store, epoch, feed.id, part, table, bound)
-                    progress.note(feed.id, part, read.as_noted)
-                    yield from route(table.number, read.box)
+    for table, operator, feed, part, bound in loads_due(store, epoch, split, program, cells):
+        with blame(operator.id):
+            read = load_cells(store, epoch, feed.id, part, table, bound)
+        progress.note(feed.id, part, read.as_noted)
+        yield from route(table.number, read.box)
     tails: list[Tail] = []
-    loads: dict[int, list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]] = {}
+    loads: dict[int, list[tuple[LoadChunk, Consumers]]] = {}
     for source in program.sources:
         if source.number in cells:
             continue
         consumers = program.consumers(f"table:{source.number}")
         needed = program.needed(source)
         with blame(producer_id(source)):
-            loads[source.number] = _source_loads(store, epoch, split, source, consumers)
+            loads[source.number] = table_chunks(store, epoch, split, source, consumers)
         for chunk, loading in loads[source.number] if split.part is not None or is_leading else ():
             for _, feed in loading:
                 progress.note(feed.id, split.part or 0, chunk)
@@ -180,7 +175,7 @@ def run_level(
             if operator.id not in inbox and operator.id not in busy:
                 continue
             with blame(operator.id):
-                chunks = _state_chunks(epoch, state, program, operator)
+                chunks = state_chunks(epoch, state, program, operator)
                 for loaded, chunk in chunks.items():
                     progress.note(loaded, shard, chunk)
                 heard = program.is_heard(operator.id)
@@ -277,55 +272,6 @@ def _feed(
             inbox.put(consumer.operator.id, name, without(frame, SHARD))
     else:
         outbox.add(consumer, delta)
-
-
-def _source_loads(
-    store: Store,
-    epoch: OpenEpoch,
-    split: LogSplit,
-    source: Source,
-    consumers: Sequence[tuple[Operator, OperatorFeed]],
-) -> list[tuple[LoadChunk, list[tuple[Operator, OperatorFeed]]]]:
-    """The next rows to load, with the feeds that miss them: one scan for all at one bound.
-
-    A split whose rows may lie in any part takes changes of all loaded keys; that needs one bound,
-    so one part. Each such split reads the chunk, and the first one sends it.
-    """
-    part = split.part or 0
-    by_bound: dict[str, list[tuple[Operator, OperatorFeed]]] = {}
-    for operator, feed in consumers:
-        bound = epoch.loading.get(feed.id, {}).get(str(part))
-        if bound is not None:
-            by_bound.setdefault(bound, []).append((operator, feed))
-    if by_bound and split.part is None and store.tables.parts > 1:
-        raise StoreError(
-            f"{store.url} scans tables in {store.tables.parts} parts, but does not say which of "
-            "them an operation of its log is of; views cannot be loaded from it"
-        )
-    loads = []
-    for bound, feeds in by_bound.items():
-
-        def scan(start: bytes, limit: int) -> stores.Chunk:
-            return store.tables.scan(part, source.number, start=start, limit=limit, at=epoch.start)
-
-        loads.append((LoadChunk.read(bound, epoch.chunk, scan), feeds))
-    return loads
-
-
-def _state_chunks(
-    epoch: OpenEpoch, state: ShardState, program: Program, producer: Operator
-) -> dict[str, LoadChunk]:
-    """The next rows of an operator to load for each of its consumers that still misses some."""
-
-    def scan(start: bytes, limit: int) -> stores.Chunk:
-        return state.scan(producer.rows_table, start=start, limit=limit)
-
-    chunks: dict[str, LoadChunk] = {}
-    for _, feed in program.consumers(producer.id):
-        bound = epoch.loading.get(feed.id, {}).get(str(state.shard))
-        if bound is not None:
-            chunks[feed.id] = LoadChunk.read(bound, epoch.chunk, scan)
-    return chunks
 
 
 def _write_local(

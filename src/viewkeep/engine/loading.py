@@ -18,6 +18,7 @@ from viewkeep.delta import KEY
 from viewkeep.engine.amounts import amount_of
 from viewkeep.engine.programs import PlanVersion, load_plan
 from viewkeep.engine.report import Report
+from viewkeep.engine.rows.delta import Rows
 from viewkeep.plan.nodes import ReaderNode, Source, Values
 from viewkeep.plan.program import OperatorFeed, Program, StateTable
 from viewkeep.stores import contract as stores
@@ -138,7 +139,18 @@ class LoadChunk:
         """The changes of keys that are loaded, this chunk's among them."""
         if self.progress is None:
             return delta
+        if not self.progress:
+            return delta.clear()
         return delta.filter(pl.col(KEY) <= bytes.fromhex(self.progress))
+
+    def passed_rows(self, rows: Rows) -> Rows:
+        """The same in the rows lane."""
+        if self.progress is None:
+            return rows
+        if not self.progress:
+            return []
+        bound = bytes.fromhex(self.progress)
+        return [row for row in rows if row[0] <= bound]
 
 
 class Progress:

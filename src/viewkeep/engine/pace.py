@@ -2,7 +2,7 @@
 
 Law: the bounds never exceed the limits given, so a worker's memory is bounded however long the
 backlog is. They grow while full epochs end sooner than their target, and shrink when one took much
-longer.
+longer. What an epoch may load of new views is the business of `LoadPace`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from viewkeep.engine.epochs import Limits, OpenEpoch, Published
+from viewkeep.engine.load_pace import LOADING_SECONDS, LoadPace
 from viewkeep.engine.report import Report
 from viewkeep.plan.program import Program, producer_id
 
 MOST = Limits(operations=500_000, size=128 << 20, chunk=50_000)
 LEAST_OPERATIONS = 10_000
-LOADING_SECONDS = 1.0  # views that are loaded share epochs with others, which are to stay fresh
 BACKLOG_SECONDS = 3.0  # a full epoch is behind the log already, and large ones cost less
 GROWTH = 4.0  # at most, from one epoch to the next
 
@@ -27,13 +27,14 @@ class Pace:
     """The share of `most` that the next epoch may take, learnt from the epochs before it.
 
     `every` is the least time in seconds from the beginning of one epoch to that of the next. A
-    backlog does not wait.
+    backlog does not wait. `loads` says what an epoch loads.
     """
 
     most: Limits = MOST
     every: float = 0.0
     share: float = 1.0
     was_full: bool = False  # whether the last epoch was, so that more is left to do
+    loads: LoadPace = field(default_factory=LoadPace)
     _learnt: int = -1
     _begun: float = -math.inf
 
@@ -50,13 +51,13 @@ class Pace:
 
         `now` is of the clock of `is_due`, and `wall` the same moment in seconds since 1970.
         """
-        self.learn(published)
-        age = wall - published.at / 1e9 + published.seconds
-        self._begun = max(self._begun, now - max(0.0, age))
+        ended = wall - published.at / 1e9  # seconds ago
+        self.learn(published, now - max(0.0, ended))
+        self._begun = max(self._begun, now - max(0.0, ended + published.seconds))
 
     @property
     def limits(self) -> Limits:
-        """The bounds of the next epoch."""
+        """The bounds of the next epoch, but for what it may load beside operations."""
         return replace(
             self.most,
             operations=max(1, min(self.most.operations, self._part(self.most.operations))),
@@ -64,11 +65,16 @@ class Pace:
             chunk=max(1, self._part(self.most.chunk)),
         )
 
-    def learn(self, published: Published) -> None:
-        """Take notice of an epoch that ended; the same epoch counts once."""
+    def limits_at(self, now: float) -> Limits:
+        """The bounds of an epoch that begins now."""
+        return self.loads.bounded(self.limits, now)
+
+    def learn(self, published: Published, ended: float = -math.inf) -> None:
+        """Take notice of an epoch that ended, and when; the same epoch counts once."""
         if published.epoch == self._learnt:
             return
         self._learnt = published.epoch
+        self.loads.learn(published, ended)
         self.was_full = published.more or bool(published.loading)
         target = LOADING_SECONDS if published.loading else BACKLOG_SECONDS
         if published.seconds > 2 * target:
@@ -86,6 +92,7 @@ class Pace:
 
 
 ALONE_ROWS = 100_000
+ALONE_LOADED = 20_000  # rows that one task loads in the time that a job takes to begin
 
 
 @dataclass
@@ -104,7 +111,7 @@ class Work:
 
     def is_little(self, epoch: OpenEpoch, program: Program) -> bool:
         """Whether one task should run the whole epoch."""
-        if epoch.loading:
+        if epoch.rows_to_load > ALONE_LOADED:
             return False
         rows = self.rows_per_operation or _most_feeds(program)
         return epoch.operations * rows <= self.most

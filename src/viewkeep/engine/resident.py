@@ -26,6 +26,7 @@ from viewkeep.engine import local
 from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import DriverWatch
+from viewkeep.engine.load_pace import LOAD_PAUSE, LoadPace
 from viewkeep.engine.pace import Pace, Work
 from viewkeep.engine.programs import load_plan
 from viewkeep.errors import Fenced
@@ -55,6 +56,7 @@ class Assignment:
     limits: Limits
     work: Work
     every: float = 0.0
+    load_pause: float = LOAD_PAUSE
     seconds: float = 30.0
     reports: bool = True  # whether the driver wants to know each epoch
 
@@ -131,7 +133,8 @@ class _Resident:
         self._epochs = Epochs(store)
         self._driver = DriverWatch(store, given.term)
         self._lease_at = 0.0
-        self._pace, self._learnt = Pace(given.limits, given.every), replace(given.work)
+        self._pace = Pace(given.limits, given.every, loads=LoadPace(given.load_pause))
+        self._learnt = replace(given.work)
         self._house = Housekeeper()
         self._house.note(self._epochs.read().published, 0)  # what the last one has left over
         self._count = 0
@@ -212,7 +215,8 @@ class _Resident:
     def _open(self) -> OpenEpoch | None:
         """The next epoch; None if there is no work, or a newer driver has replaced this one's."""
         try:
-            return self._epochs.open_next(self._given.term, self._pace.limits)
+            limits = self._pace.limits_at(time.monotonic())
+            return self._epochs.open_next(self._given.term, limits)
         except Fenced:
             if self._epochs.read().term == self._given.term:
                 raise
@@ -235,7 +239,7 @@ class _Resident:
                 raise
             return True
         self._learnt.learn(epoch, reports)
-        self._pace.learn(published)
+        self._pace.learn(published, time.monotonic())
         self._count += 1
         self._house.note(published, sum(report.rows_written for report in reports))
         self._house.round(self._store)

@@ -32,6 +32,7 @@ from viewkeep.engine.epochs import Epochs, Limits, OpenEpoch, Published
 from viewkeep.engine.failures import forget_trouble
 from viewkeep.engine.housekeeping import Housekeeper
 from viewkeep.engine.lease import Lease
+from viewkeep.engine.load_pace import LOAD_PAUSE, LoadPace
 from viewkeep.engine.pace import MOST, Pace, Work
 from viewkeep.engine.programs import load_plan
 from viewkeep.engine.recovery import FIRST_PAUSE, Patience, Recovery
@@ -66,10 +67,11 @@ class Pipeline:
 
     `database` is an open database or its url. `master` is any Spark master. `limits` bounds an
     epoch: operations, bytes of log, and rows of a view being loaded; `max_operations` the first of
-    them alone. `every` is the least time in seconds from one epoch to the next. With `resident`,
-    small epochs run in a task that stays; else each is a job and a micro-batch of its own.
-    `patience` says when a view that fails is set aside. `on_epoch` is called with each epoch that
-    this pipeline published; a resident that is killed may take its last ones along.
+    them alone. `every` is the least time in seconds from one epoch to the next. `load_pause` is
+    the longest time in seconds that a write waits for views that are loaded (`LoadPace`). With
+    `resident`, small epochs run in a task that stays; else each is a job and a micro-batch of its
+    own. `patience` says when a view that fails is set aside. `on_epoch` is called with each epoch
+    that this pipeline published; a resident that is killed may take its last ones along.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Pipeline:
         limits: Limits = MOST,
         max_operations: int | None = None,
         every: float = 0.0,
+        load_pause: float = LOAD_PAUSE,
         resident: bool = True,
         lease_seconds: float = LEASE_SECONDS,
         patience: Patience | None = None,
@@ -94,7 +97,10 @@ class Pipeline:
             limits = replace(limits, operations=max_operations)
         if not 0 <= every < math.inf:
             raise ValueError(f"every must be a number of seconds from 0 on, not {every}")
+        if not 0 <= load_pause < math.inf:
+            raise ValueError(f"load_pause must be a number of seconds from 0 on, not {load_pause}")
         self._limits, self._every, self._resident = limits, every, resident
+        self._load_pause = load_pause
         self._lease_seconds, self._on_epoch = lease_seconds, on_epoch
         self._master, self._given = master, spark
         self._lease: Lease | None = None
@@ -137,7 +143,8 @@ class Pipeline:
         lease = self._begin()
         self._once = True
         try:
-            epochs, pace = Epochs(self._store), Pace(self._limits)
+            # Nobody is served before it ends, so views are loaded at full speed.
+            epochs, pace = Epochs(self._store), Pace(self._limits, loads=LoadPace(math.inf))
             goal = CatchUpGoal.now(self._store)
             while not goal.reached(epochs.read().published):
                 if not self._advance(epochs, lease, pace):
@@ -246,7 +253,8 @@ class Pipeline:
         Operations that come while the query starts do not wait for it.
         """
         try:
-            epochs, pace = Epochs(self._store), Pace(self._limits, self._every)
+            epochs = Epochs(self._store)
+            pace = Pace(self._limits, self._every, loads=LoadPace(self._load_pause))
             now = time.monotonic()
             until, quiet = now + HEAD_SECONDS, now + LULL_SECONDS
             while now < min(until, quiet) and not self._ended.is_set():
@@ -280,12 +288,12 @@ class Pipeline:
             began = time.monotonic()
             if not pace.is_due(began):
                 return False
-            if epochs.open_next(lease.term, pace.limits) is None:
+            if epochs.open_next(lease.term, pace.limits_at(began)) is None:
                 self._is_well()
                 return False
             pace.begin(began)
             self._run_open()
-            pace.learn(epochs.read().published)
+            pace.learn(epochs.read().published, time.monotonic())
             return True
 
     def _keep_house(self) -> None:
@@ -353,6 +361,7 @@ class Pipeline:
             self._limits,
             self._work,
             self._every,
+            self._load_pause,
             RESIDENT_SECONDS if self._limits.tasks > 1 else ONE_CORE_SECONDS,
             reports=self._on_epoch is not None,
         )
@@ -507,6 +516,7 @@ class Pipeline:
             "chunk": str(self._limits.chunk),
             "tasks": str(self._limits.tasks),
             "every": str(self._every),
+            "load_pause": str(self._load_pause),
             "resident": "true" if self._resident else "false",
         }
         stream = spark.readStream.format(FORMAT).options(**options).load()

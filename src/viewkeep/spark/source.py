@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from viewkeep.engine.epochs import Epochs, Limits
+from viewkeep.engine.load_pace import LOAD_PAUSE, LoadPace
 from viewkeep.engine.pace import MOST, Pace
 from viewkeep.stores import borrow_store
 from viewkeep.stores.contract import Cut
@@ -50,7 +51,8 @@ class LogReader(DataSourceStreamReader):
             chunk=int(options.get("chunk", MOST.chunk)),
             tasks=int(options.get("tasks", MOST.tasks)),
         )
-        self._pace = Pace(most, float(options.get("every", 0.0)))
+        loads = LoadPace(float(options.get("load_pause", LOAD_PAUSE)))
+        self._pace = Pace(most, float(options.get("every", 0.0)), loads=loads)
         self._resident = options.get("resident") == "true"
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -74,7 +76,7 @@ class LogReader(DataSourceStreamReader):
             self._pace.follow(record.published, now, time.time())
             is_due = self._pace.is_due(now)
             if record.open is not None or is_due:
-                epoch = epochs.open_next(self._term, self._pace.limits)
+                epoch = epochs.open_next(self._term, self._pace.limits_at(now))
                 if epoch is not None:
                     self._pace.begin(now)
                     return offset(epoch.epoch, epoch.cut)

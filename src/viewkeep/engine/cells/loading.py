@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from viewkeep.engine.cells.travel import CellBox
 from viewkeep.engine.epochs import Epochs, OpenEpoch
 from viewkeep.engine.loading import LoadChunk
+from viewkeep.engine.log_splits import parts_to_load
 from viewkeep.errors import Fenced
 from viewkeep.ops.cells import form
 from viewkeep.ops.cells.ranges import Segment
 from viewkeep.plan.nodes import CellSource
-from viewkeep.stores.contract import Cut, Store
+from viewkeep.plan.program import Operator, OperatorFeed, Program
+from viewkeep.stores.contract import Cut, LogSplit, Store
 
 _SCANS: Final = "scan/"
 _MOST_ROWS: Final = 5_000  # of a chunk: it is one record
@@ -41,6 +44,22 @@ class CellsRead:
         noted = LoadChunk("", list(self.box.rows), [b""] * len(self.box.rows), more=False)
         noted.progress = self.bound
         return noted
+
+
+def loads_due(
+    store: Store,
+    epoch: OpenEpoch,
+    split: LogSplit,
+    program: Program,
+    cells: Mapping[int, CellSource],
+) -> Iterator[tuple[CellSource, Operator, OperatorFeed, int, str]]:
+    """What the task of a split loads: the tables and who reads them, part by part, with bounds."""
+    for table in cells.values() if epoch.loading and epoch.chunk else ():
+        for operator, feed in program.consumers(f"table:{table.number}"):
+            for part in parts_to_load(store, epoch, split):
+                bound = epoch.loading.get(feed.id, {}).get(str(part))
+                if bound is not None:
+                    yield table, operator, feed, part, bound
 
 
 def load_cells(

@@ -99,6 +99,12 @@ class Lane:
             self._feeds[producer] = made
         return made
 
+    def feed(self, producer: str, feed: str) -> RowFeed:
+        """One way from a producer, by the feed's id."""
+        if feed not in self._row_feeds:
+            self.feeds(producer)
+        return self._row_feeds[feed]
+
     def _row_feed(self, shape: Sequence[Column], operator: Operator, feed: OperatorFeed) -> RowFeed:
         fed = self.executor(operator.id)
         assert isinstance(fed, Fed)
