@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 
 MEMORY = ":memory:"
+_MOST_CUTS = 100  # of writes that are kept apart until somebody waits for them
 _WAIT_SECONDS = 1.0  # of one wait for an epoch, if the caller has all the time
 
 
@@ -175,7 +176,7 @@ class Database:
         self._changed = driver.after_change if driver else lambda: None
         self.catalog, self.epochs = Catalog(store, self._changed), Epochs(store)
         self._reader = DatabaseReader(store, self.epochs, url)
-        self._written: Cut | None = None  # by this object
+        self._written: list[Cut] = []  # by this object
         self._lock = threading.Lock()
 
     @cached_property
@@ -465,7 +466,7 @@ class Database:
         if self._driver is not None:
             return self._driver.settle()
         with self._lock:
-            goal = self._written
+            goal = united(self._written)
         deadline = None if timeout is None else time.monotonic() + timeout
         published = self.epochs.read().published
         while True:
@@ -593,6 +594,8 @@ class Database:
                 writes, error, self.store.tables, self._reader.current().tables.values()
             ) from error
         with self._lock:
-            self._written = united((self._written, cut))
+            self._written.append(cut)
+            if len(self._written) > _MOST_CUTS:
+                self._written = [cut for cut in (united(self._written),) if cut]
         self._changed()
         return cut

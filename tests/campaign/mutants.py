@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "no-redo",
         "stores/lmdb/write.py",
-        "redo.save(nodes[first], staged[first].txn, changed)",
+        "redo.save(nodes, first, staged[first].txn, changed)",
         "pass",
     ),
     Mutant(
@@ -158,6 +158,13 @@ MUTANTS = (
         "engine/rows/index.py",
         "for consumer in wanted.get(values[place], ()):",
         "for consumer in wanted.get(values[place], ())[:1]:",
+    ),
+    Mutant(
+        "last-commit-is-not-made-again",
+        "stores/lmdb/last_commit.py",
+        "    while node.record is not None and",
+        "    while False and",
+        flag="--threads",
     ),
     Mutant(
         "group-commit-fails-in-silence",

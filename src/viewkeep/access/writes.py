@@ -43,6 +43,7 @@ class BaseTable:
         self.defaults = {name: defaults.get(numbers[name]) for name in self.names}
         self._key_at = tuple(self.schema.index(name) for name in self.key)
         self._width = len(self.names)
+        self._known = frozenset(self.names)
 
     @cached_property
     def _required(self) -> tuple[int, ...]:
@@ -109,7 +110,7 @@ class BaseTable:
         given = (rows,) if isinstance(rows, Mapping) else tuple(_dicts(rows, self.name))
         if not given:
             return []
-        keys, values = self._encode_dicts(given, range(self._width), None if single else 1)
+        keys, values = self._encode_dicts(given, None, None if single else 1)
         return [self._write(Kind.PUT, keys, values, expect_absent=True)]
 
     def put_frame(
@@ -219,11 +220,11 @@ class BaseTable:
         self, rows: Sequence[Mapping[str, object]], first_row: int | None = None
     ) -> TableWrite:
         """One operation for rows that have the same columns."""
-        if any(name not in self.names for name in rows[0]):
+        if not rows[0].keys() <= self._known:
             rows = [self._own(row) for row in rows]
         given = rows[0]
         if len(given) == self._width:
-            keys, encoded = self._encode_dicts(rows, range(self._width), first_row)
+            keys, encoded = self._encode_dicts(rows, None, first_row)
             return self._write(Kind.PUT, keys, encoded)
         check_columns(self.schema, tuple(given), self.name)
         columns = tuple(i for i, name in enumerate(self.names) if name in given)
@@ -233,19 +234,23 @@ class BaseTable:
     def _encode_dicts(
         self,
         rows: Sequence[Mapping[str, object]],
-        given: Iterable[int],
+        given: Iterable[int] | None,
         first_row: int | None = None,
     ) -> tuple[list[bytes], list[bytes]]:
-        """Keys and row bytes; columns of `given` that must not be NULL are checked."""
+        """Keys and row bytes; columns of `given` (None: all) that must not be NULL are checked."""
         names, key_at, defaults = self.names, self._key_at, self.defaults
-        required = sorted(set(self._required) & set(given) | set(key_at))
+        required: Iterable[int] = self._required
+        if given is not None:
+            required = sorted(set(required) & set(given) | set(key_at))
         encode_key, encode_row = self.key_codec.encode_one, self.row_codec.encode_one
         keys: list[bytes] = []
         encoded: list[bytes] = []
         for row in rows:
-            if len(row) != self._width or not all(name in row for name in names):
+            if len(row) == self._width and row.keys() <= self._known:
+                values = [row[name] for name in names]
+            else:
                 row = self._own(row)
-            values = [row[name] if name in row else defaults[name] for name in names]
+                values = [row[name] if name in row else defaults[name] for name in names]
             try:
                 for index in required:
                     if values[index] is None:

@@ -52,7 +52,8 @@ class Combining(Generic[A, T]):
     """The calls of this process that wait for one lock."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: list[QueuedCall[A, T]] = []
         self._is_led = False
 
@@ -69,7 +70,7 @@ class Combining(Generic[A, T]):
         """
         seconds = lock.seconds  # raises in a child of the process that opened it
         call = QueuedCall(work, rows)
-        with self._changed:
+        with self._lock:
             self._waiting.append(call)
             try:
                 if self._is_led:
@@ -82,13 +83,14 @@ class Combining(Generic[A, T]):
             self._is_led = True
         try:
             with lock:
-                while call not in self._run_some(together):
+                while not self._run_some(together, call):
                     continue
         finally:
-            with self._changed:
+            with self._lock:
                 self._is_led = False
                 self._withdraw(call)
-                self._changed.notify_all()
+                if self._waiting:
+                    self._changed.notify_all()
         return call.outcome()
 
     def _follow(self, call: QueuedCall[A, T], lock: WriteLock | Inherited, seconds: float) -> None:
@@ -106,19 +108,20 @@ class Combining(Generic[A, T]):
             self._waiting.remove(call)
 
     def _run_some(
-        self, together: Callable[[list[QueuedCall[A, T]]], None]
-    ) -> list[QueuedCall[A, T]]:
-        """Run the calls that have waited longest; which they were."""
-        with self._changed:
+        self, together: Callable[[list[QueuedCall[A, T]]], None], own: QueuedCall[A, T]
+    ) -> bool:
+        """Run the calls that have waited longest; whether the leader's own was among them."""
+        with self._lock:
             calls = self._take()
         try:
             together(calls)
         finally:
-            with self._changed:
+            with self._lock:
                 for call in calls:
                     call.is_done = True
-                self._changed.notify_all()
-        return calls
+                if calls != [own]:  # then others wait for them
+                    self._changed.notify_all()
+        return own in calls
 
     def _take(self) -> list[QueuedCall[A, T]]:
         """The calls to run next: the first, and those after it that are small enough."""

@@ -34,6 +34,7 @@ from viewkeep.stores.lmdb.environment import (
     sync_folder,
     translate_system,
 )
+from viewkeep.stores.lmdb.last_commit import recover
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS
 
 FORMAT = 6
@@ -132,6 +133,7 @@ def open_database(path: Path) -> DatabaseFolder:
                     settings.map_size,
                     sync=sync,
                     lock_seconds=settings.lock_seconds,
+                    recover=recover if sync and dbs == NODE_DBS else None,
                 )
             )
     except BaseException:

@@ -12,7 +12,7 @@ import os
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ import lmdb
 from viewkeep import claims
 from viewkeep.errors import Corrupt, StoreError, StoreFull
 from viewkeep.stores.lmdb.combining import Combining
+from viewkeep.stores.lmdb.commit_record import CommitRecord
 from viewkeep.stores.lmdb.files import check_file
 from viewkeep.stores.lmdb.forks import Inherited
 from viewkeep.stores.lmdb.locks import DEFAULT_SECONDS, WriteLock
@@ -117,9 +118,15 @@ class Environment:
     lock: WriteLock | Inherited
     uses: int = field(default=0)
     # What threads want to write next; see `group`.
-    calls: Combining[Transaction, int] = field(default_factory=Combining)
+    calls: Combining[Any, int] = field(default_factory=Combining)
     # What `sums.remembered` has read, as of the transaction with this number.
     memory: tuple[int, dict[tuple[str, bytes], bytes | None]] = field(default=(-1, {}))
+    # Where the log of a node ended after the transaction with this number; see `log.known_end`.
+    log_end: tuple[int, Any] = (-1, None)
+    # Whether LMDB leaves the last page of a commit to the next sync; see `last_commit`.
+    is_deferred: bool = False
+    record: CommitRecord | None = None
+    durable: int = -1  # the last transaction that is known to survive power loss, if it is deferred
 
     def begin(self, *, write: bool = False, buffers: bool = False) -> Transaction:
         """A transaction; reads are a snapshot, and writes need `lock` until they have ended.
@@ -140,15 +147,49 @@ class Environment:
     @contextlib.contextmanager
     def writing(self, *, buffers: bool = False) -> Iterator[Transaction]:
         """A write transaction that commits at the end, or aborts if an error passes."""
-        with translated, self.lock, self.begin(write=True, buffers=buffers) as txn:
-            yield txn
-            claims.begin()
+        with translated, self.lock:
+            with self.begin(write=True, buffers=buffers) as txn:
+                number = txn.id()
+                self.leave_unrecorded(number)
+                yield txn
+                claims.begin()
+            if self.is_deferred and self.last_transaction == number:
+                self.sync()
 
     @contextlib.contextmanager
     def reading(self, *, buffers: bool = False) -> Iterator[Transaction]:
         """A snapshot."""
         with translated, self.begin(buffers=buffers) as txn:
             yield txn
+
+    def leave_unrecorded(self, number: int) -> None:
+        """Transaction `number` has no commit record: one of this number is a dead writer's."""
+        if self.record is not None and self.record.read(number) is not None:
+            try:
+                self.record.erase(number)
+            except OSError as error:
+                raise translate_system(error, f"cannot write to {self.path}") from error
+
+    def sync(self) -> None:
+        """Make a commit survive power loss, if it is deferred. The lock is held."""
+        if self.is_deferred:
+            number = self.last_transaction
+            try:
+                with translated:
+                    self.env.sync(True)
+            except StoreError:
+                if self.record is not None:
+                    with contextlib.suppress(OSError):
+                        self.record.rewrite_meta()
+                raise
+            self.durable = number
+
+    def close(self) -> None:
+        """Close the files."""
+        self.env.close()
+        self.lock.close()
+        if self.record is not None:
+            self.record.close()
 
     def forget_dead_readers(self) -> None:
         """Free the slots of readers that were killed, which would keep old pages from reuse."""
@@ -193,7 +234,7 @@ def make(path: Path, names: tuple[str, ...], map_size: int) -> None:
     """Create an environment with these named databases, empty, and close it."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with translated:
-        env = _open(path, len(names), map_size, sync=True, create=True)
+        env = _open(path, len(names), map_size, sync=True, metasync=True, create=True)
         try:
             for name in names:
                 env.open_db(name.encode(), create=True)
@@ -258,8 +299,11 @@ def share(
     *,
     sync: bool,
     lock_seconds: float = DEFAULT_SECONDS,
+    recover: Callable[[Environment], None] | None = None,
 ) -> Environment:
     """This process's handle on an environment; each call needs one `release`.
+
+    With `recover`, commits are deferred, and it is called before anybody reads what is there.
 
     LMDB must not be opened twice by one process, nor used across a fork (`forks`); files are told
     apart by inode, so a database made anew at the same path is not mistaken for the old one.
@@ -270,26 +314,28 @@ def share(
         identity = _identity(path)
         shared = _shared.get(identity)
         if shared is None:
-            env = _open(path, len(names), map_size, sync=sync, create=False)
+            metasync = sync and recover is None
+            env = _open(path, len(names), map_size, sync=sync, metasync=metasync, create=False)
             while (opened := _identity(path)) != identity:  # compacted while it waited to be opened
                 identity = opened
                 env.close()
-                env = _open(path, len(names), map_size, sync=sync, create=False)
-            lock = WriteLock(path, lock_seconds)
+                env = _open(path, len(names), map_size, sync=sync, metasync=metasync, create=False)
+            shared = Environment(path, env, {}, WriteLock(path, lock_seconds))
             try:
                 check_file(path, env)
-                with lock:  # py-lmdb opens them in a write transaction
-                    dbs = {name: env.open_db(name.encode(), create=False) for name in names}
-            except lmdb.NotFoundError as error:
-                env.close()
-                lock.close()
-                raise Corrupt(f"{path} lacks a part of the database") from error
-            except BaseException:
-                env.close()
-                lock.close()
+                with shared.lock:  # py-lmdb opens them in a write transaction
+                    shared.dbs = {name: env.open_db(name.encode(), create=False) for name in names}
+                    if recover is not None:
+                        shared.is_deferred, shared.record = True, _record(path, env)
+                if recover is not None:
+                    recover(shared)
+                shared.forget_dead_readers()
+            except BaseException as error:
+                shared.close()
+                if isinstance(error, lmdb.NotFoundError):
+                    raise Corrupt(f"{path} lacks a part of the database") from error
                 raise
-            shared = _shared[identity] = Environment(path, env, dbs, lock)
-            shared.forget_dead_readers()
+            _shared[identity] = shared
         shared.uses += 1
         return shared
 
@@ -316,11 +362,20 @@ def release(shared: Environment) -> None:
             with translated:
                 shared.env.sync(True)
         finally:
-            shared.env.close()
-            shared.lock.close()
+            shared.close()
 
 
-def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> lmdb.Environment:
+def _record(path: Path, env: Any) -> CommitRecord | None:
+    """The commit record of a node's file; None if there is no room for one."""
+    try:
+        return CommitRecord(path, env)
+    except (lmdb.Error, OSError):
+        return None
+
+
+def _open(
+    path: Path, dbs: int, map_size: int, *, sync: bool, metasync: bool, create: bool
+) -> lmdb.Environment:
     """Open with the largest map the system grants, down from `map_size`."""
     while True:
         try:
@@ -333,7 +388,7 @@ def _open(path: Path, dbs: int, map_size: int, *, sync: bool, create: bool) -> l
                 max_readers=_MAX_READERS,
                 max_spare_txns=8,
                 sync=sync,
-                metasync=sync,
+                metasync=metasync,
                 readahead=False,
                 mode=0o600,
             )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from viewkeep.deferred import np
@@ -29,13 +29,39 @@ _FLOOR = struct.Struct("<QQQ")
 _FLOOR_KEY = b"log"
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A place between segments: operations before it, the last moment, and log bytes before it."""
 
     offset: int
     moment: int
     log_bytes: int
+
+
+class Appending:
+    """The end of a node's log in a write transaction, and what was appended since it began."""
+
+    def __init__(self, node: Environment, txn: Transaction, end: Position):
+        self.node, self.txn, self.end = node, txn, end
+        self.segments: list[tuple[int, bytes]] = []  # by the offsets where they begin
+
+    def append(self, count: int, moment: int, value: bytes) -> int:
+        """Append one segment; the new end offset."""
+        offset, _, log_bytes = self.end
+        stop = append_value(self.node, self.txn, offset, count, value)
+        self.segments.append((offset, value))
+        self.end = Position(stop, moment, log_bytes + len(value))
+        return stop
+
+    def within(self, txn: Transaction) -> Appending:
+        """The same for a transaction within this one."""
+        inner = copy(self)
+        inner.txn, inner.segments = txn, []
+        return inner
+
+    def adopt(self, inner: Appending) -> None:
+        """The transaction within this one has become a part of it."""
+        self.segments += inner.segments
+        self.end = inner.end
 
 
 def floor(node: Environment, txn: Transaction) -> Position:
@@ -48,6 +74,12 @@ def end(node: Environment, txn: Transaction) -> Position:
     """Where the next segment goes."""
     with txn.cursor(db=node.dbs["log"]) as cursor:
         return _after(node, cursor) if cursor.last() else floor(node, txn)
+
+
+def known_end(node: Environment, txn: Transaction) -> Position:
+    """`end` in a write transaction that has appended nothing."""
+    number, known = node.log_end
+    return known if number == txn.id() - 1 else end(node, txn)
 
 
 def append_value(node: Environment, txn: Transaction, at: int, count: int, value: bytes) -> int:

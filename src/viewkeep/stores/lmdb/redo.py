@@ -10,7 +10,7 @@ write and no cut ever comes between the parts of a write. The record stays until
 write replaces it, which first makes sure that nothing of it is pending. Writers look at the
 stretches of the lower nodes' records, which are short, and read a part only if it is pending.
 
-A writer that is killed in the commit of the lowest node, while the system syncs the last page, has
+A writer that is killed in the commit of the lowest node, when it has written the last page, has
 decided its write; but LMDB shows readers of that node the commit before until somebody begins to
 write there, which makes up for it. So the writer first *marks* the other nodes' locks. Who finds
 the mark begins to write on all lower nodes before it believes their records.
@@ -30,6 +30,7 @@ from viewkeep.errors import Corrupt
 from viewkeep.stores.lmdb import log, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
 from viewkeep.stores.lmdb.forks import Inherited
+from viewkeep.stores.lmdb.last_commit import make_durable
 from viewkeep.stores.lmdb.locks import WriteLock
 
 _KEY = b"redo"
@@ -54,18 +55,28 @@ class NodeWrite:
 
 def apply_part(node: Environment, txn: Transaction, part: NodeWrite) -> None:
     """Store a part's rows and append its segments."""
+    store_rows(node, txn, part)
+    for offset, count, segment in part.segments:
+        log.append_value(node, txn, offset, count, segment)
+
+
+def store_rows(node: Environment, txn: Transaction, part: NodeWrite) -> None:
+    """Put and delete the rows of a part."""
     rows = node.dbs["rows"]
     with txn.cursor(db=rows) as cursor:
         cursor.putmulti(part.puts)
     for key in part.deletes:
         txn.delete(key, db=rows)
-    for offset, count, segment in part.segments:
-        log.append_value(node, txn, offset, count, segment)
 
 
-def save(node: Environment, txn: Transaction, parts: Mapping[int, NodeWrite]) -> None:
+def save(
+    nodes: Sequence[Environment], first: int, txn: Transaction, parts: Mapping[int, NodeWrite]
+) -> None:
     """Store the parts of the other nodes with the lowest node's own."""
+    node = nodes[first]
     for index in _stretches(node, txn):
+        # Its part of the write before is committed; after this one nothing else has it.
+        make_durable(nodes[index], nodes[index].last_transaction)
         if index not in parts:
             txn.delete(_part_key(index), db=node.dbs["info"])
     stretches = [_STRETCH.pack(index, part.start, part.stop) for index, part in parts.items()]
@@ -95,15 +106,15 @@ def is_marked(nodes: Iterable[Environment]) -> bool:
     return any(_lock(node).is_marked for node in nodes)
 
 
-def finish(nodes: Sequence[Environment], index: int, txn: Transaction) -> None:
-    """Apply what is pending for a node in its write transaction."""
+def finish(nodes: Sequence[Environment], index: int, txn: Transaction) -> bool:
+    """Apply what is pending for a node in its write transaction; whether anything was."""
     if index and is_marked([nodes[index]]):
         raise Unfinished
-    _apply_pending(nodes, index, txn)
+    return _apply_pending(nodes, index, txn)
 
 
-def _apply_pending(nodes: Sequence[Environment], index: int, txn: Transaction) -> None:
-    node = nodes[index]
+def _apply_pending(nodes: Sequence[Environment], index: int, txn: Transaction) -> bool:
+    node, has_applied = nodes[index], False
     # Of two parts that are pending, the later one was made on top of the earlier one.
     for (start, stop), lower in sorted(_recorded(nodes, index)):
         end = log.end(node, txn).offset
@@ -117,6 +128,8 @@ def _apply_pending(nodes: Sequence[Environment], index: int, txn: Transaction) -
                 f"{start}; restore a backup"
             )
         apply_part(node, txn, part)
+        has_applied = True
+    return has_applied
 
 
 def complete(nodes: Sequence[Environment]) -> None:

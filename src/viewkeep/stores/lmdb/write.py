@@ -22,7 +22,7 @@ from viewkeep import claims
 from viewkeep.codec.key_order import hash_keys
 from viewkeep.codec.keys import MAX_KEY
 from viewkeep.deferred import np
-from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown
+from viewkeep.errors import Conflict, DuplicateKey, InvalidRow, OutcomeUnknown, StoreError
 from viewkeep.stores.contract import ABSENT, Kind, TableWrite
 from viewkeep.stores.lmdb import log, redo, segments, sums
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translate, translated
@@ -67,6 +67,7 @@ def _write_parts(
             stack.enter_context(nodes[index].lock)
             transaction = nodes[index].begin(write=True)
             stack.callback(transaction.abort)  # does nothing after a commit
+            nodes[index].leave_unrecorded(transaction.id())
             staged[index] = _Staged(transaction)
         if redo.is_marked(nodes[index] for index in staged if index) or redo.any_pending(nodes):
             return None
@@ -94,11 +95,12 @@ def _commit(
     first, *others = staged
     changed = {index: prepared[index] for index in others if prepared[index].segments}
     if changed:
-        redo.save(nodes[first], staged[first].txn, changed)
+        redo.save(nodes, first, staged[first].txn, changed)
     claims.begin()
     marked = [nodes[index] for index in changed]
     redo.mark(marked)
     commit(staged[first].txn)
+    _sync(nodes[first])
     for index in changed:
         try:
             commit(staged[index].txn)
@@ -107,12 +109,23 @@ def _commit(
                 f"the write is stored, but not yet on node {index} ({translate(error)}); it will "
                 "be completed by the next write or epoch that succeeds there: do not repeat it"
             ) from error
+        _sync(nodes[index])
     redo.unmark(marked)
 
 
 def commit(txn: Transaction) -> None:
     """One node's commit: where fault tests cut a write."""
     txn.commit()
+
+
+def _sync(node: Environment) -> None:
+    try:
+        node.sync()
+    except StoreError as error:
+        raise OutcomeUnknown(
+            f"whether the write survives a power loss is not known ({error}); read the rows before "
+            "you write again"
+        ) from error
 
 
 def _write_on_one(
@@ -122,14 +135,14 @@ def _write_on_one(
     node = nodes[index]
     rows = sum(len(table_write.keys) for table_write in writes)
 
-    def finish(txn: Transaction) -> None:
-        redo.finish(nodes, index, txn)
+    def finish(txn: Transaction) -> bool:
+        return redo.finish(nodes, index, txn)
 
-    def work(txn: Transaction) -> int:
+    def work(appending: log.Appending) -> int:
         if rows == 1:
             (table_write,) = (table_write for table_write in writes if table_write.keys)
-            return _write_one(node, txn, table_write)
-        return _write_many(node, txn, writes)
+            return _write_one(appending, table_write)
+        return _write_many(appending, writes)
 
     while True:
         try:
@@ -138,27 +151,31 @@ def _write_on_one(
             redo.complete(nodes)
 
 
-def _write_many(node: Environment, txn: Transaction, writes: Sequence[TableWrite]) -> int:
+def _write_many(appending: log.Appending, writes: Sequence[TableWrite]) -> int:
     """Apply and log many operations of one node; the end of its log."""
-    staged = _Staged(txn)
+    node, end = appending.node, appending.end
+    staged = _Staged(appending.txn)
     _load(node, staged, writes)
     for table_write in writes:
         _stage(staged, table_write)
-    end = log.end(node, txn)
-    prepared = _prepare(staged, end, max(time.time_ns(), end.moment + 1))
-    redo.apply_part(node, txn, prepared)
+    moment = max(time.time_ns(), end.moment + 1)
+    prepared = _prepare(staged, end, moment)
+    redo.store_rows(node, appending.txn, prepared)
+    for _, count, segment in prepared.segments:
+        appending.append(count, moment, segment)
     claims.begin()
     return prepared.stop
 
 
-def _write_one(node: Environment, txn: Transaction, table_write: TableWrite) -> int:
+def _write_one(appending: log.Appending, table_write: TableWrite) -> int:
     """The common case of one row, without the bookkeeping of batches."""
+    node, txn, end = appending.node, appending.txn, appending.end
     key = table_write.keys[0]
     full = table_write.table.to_bytes(4, "big") + key
     before = sums.get(node, txn, "rows", full)
     _expect(table_write, 0, before)
     if before is None and (table_write.existing_only or table_write.kind == Kind.DELETE):
-        return log.end(node, txn).offset
+        return end.offset
     after: bytes | None = None
     if table_write.rows is None:
         txn.delete(full, db=node.dbs["rows"])
@@ -169,7 +186,6 @@ def _write_one(node: Environment, txn: Transaction, table_write: TableWrite) -> 
             (after,) = table_write.codec.merge([old], [after], table_write.columns)
             _check_row(after)
         sums.put(node, txn, "rows", full, after)
-    end = log.end(node, txn)
     moment = max(time.time_ns(), end.moment + 1)
     segment = segments.pack_one(
         table_write.table,
@@ -181,7 +197,7 @@ def _write_one(node: Environment, txn: Transaction, table_write: TableWrite) -> 
         end.log_bytes,
         end.offset,
     )
-    stop = log.append_value(node, txn, end.offset, 1, segment)
+    stop = appending.append(1, moment, segment)
     claims.begin()
     return stop
 
