@@ -185,15 +185,6 @@ def references(expr: Expr) -> Iterator[str]:
             waiting.extend(reversed(one.args))
 
 
-def substitute(expr: Expr, by: dict[str, Expr]) -> Expr:
-    """The expression with every column replaced by what `by` says of it; others stay."""
-    return rebuilt(
-        expr,
-        lambda leaf: by.get(leaf.name, leaf) if isinstance(leaf, Ref) else leaf,
-        lambda call, args: Call(call.function, args, call.type),
-    )
-
-
 def rebuilt(
     expr: Expr,
     leaf: Callable[[Ref | Lit], Expr],

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from viewkeep.expr import Expr, Ref, substitute
+from viewkeep.expr import Expr, Ref
+from viewkeep.plan.conditions import rewritten
 from viewkeep.plan.nodes import Aggregate, Named, Node, Project, over
 from viewkeep.plan.passes import PASSES, Pass, optimise
 from viewkeep.plan.passes.goal import Goal
@@ -79,10 +80,10 @@ def renamed_once_more(node: Node) -> Node:
     below = Project(node.input, tuple(Named(f"{c.name}~", Ref(c.name, c.type)) for c in columns))
     by: dict[str, Expr] = {c.name: Ref(f"{c.name}~", c.type) for c in columns}
     if isinstance(node, Project):
-        return Project(below, tuple(Named(o.name, substitute(o.expr, by)) for o in node.outputs))
-    keys = tuple(Named(key.name, substitute(key.expr, by)) for key in node.keys)
+        return Project(below, tuple(Named(o.name, rewritten(o.expr, by)) for o in node.outputs))
+    keys = tuple(Named(key.name, rewritten(key.expr, by)) for key in node.keys)
     calls = tuple(
-        replace(call, argument=substitute(call.argument, by)) if call.argument else call
+        replace(call, argument=rewritten(call.argument, by)) if call.argument else call
         for call in node.aggregates
     )
     return Aggregate(below, keys, calls)

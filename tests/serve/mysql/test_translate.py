@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from viewkeep.serve.mysql.dialect.rewrite import Surroundings
 from viewkeep.serve.mysql.dialect.translate import Translation, Translator
 from viewkeep.serve.mysql.faults import Fault
-from viewkeep.serve.mysql.literals import SplitStatement, mysql_text, spark_text, split
+from viewkeep.serve.mysql.literals import SplitStatement, mysql_text, split
 from viewkeep.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Column, Schema
 
 SCHEMA = Schema(
@@ -50,6 +50,13 @@ def filled(translation: Translation, statement: SplitStatement) -> str:
         spark_text(next(values)) if part == "?" else part
         for part in _parts(translation.text, len(translation.places))
     )
+
+
+def spark_text(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    return mysql_text(value)
 
 
 def _parts(text: str, places: int) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from tests.sql.catalog import Names
 
 from viewkeep.errors import QueryTooLarge, SqlError, SqlSyntaxError
-from viewkeep.expr import MOST_DEEP, Call, Expr, Ref, references, substitute
+from viewkeep.expr import MOST_DEEP, Call, Expr, Ref, references
 from viewkeep.ops.evaluate import evaluate_one
 from viewkeep.plan.conditions import rewritten
 from viewkeep.plan.serial import decode, encode
@@ -133,7 +133,7 @@ def test_expressions_are_walked_without_recursion() -> None:
     assert len({expr, same}) == 1
     assert decode(encode(expr)) == expr
     assert set(references(expr)) == {"a"}
-    other = substitute(expr, {"a": Ref("b", BIGINT)})
+    other = rewritten(expr, {"a": Ref("b", BIGINT)})
     assert other != expr
     assert rewritten(other, {"b": Ref("a", BIGINT)}) == expr
     assert str(expr).count("subtract") == 5_000
@@ -146,7 +146,7 @@ def test_shared_parts_are_walked_once() -> None:
     assert len(encode(expr)["parts"]) == 60
     assert decode(encode(expr)) == expr
     assert list(references(expr)) == ["a", "a"]
-    assert substitute(expr, {"a": Ref("b", BIGINT)}) != expr
+    assert rewritten(expr, {"a": Ref("b", BIGINT)}) != expr
 
 
 def test_a_deep_difference_is_computed() -> None:

@@ -164,14 +164,6 @@ def mysql_text(value: Constant) -> str:
     return str(value)
 
 
-def spark_text(value: Constant) -> str:
-    """A constant as viewkeep's own SQL writes it."""
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
-    return mysql_text(value)
-
-
 def _signed(value: Constant, values: list[Constant]) -> str:
     """The mark of a constant; a negative number is a minus and a constant."""
     if isinstance(value, (str, bytes)) or math.copysign(1, value) > 0:
