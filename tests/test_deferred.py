@@ -112,3 +112,14 @@ with viewkeep.testing.database() as db:
 print(sorted({"polars", "pyarrow", "pandas", "duckdb", "pyspark"} & set(sys.modules)))
 """
     assert output(code).splitlines() == ["{'story': 7, 'votes': 1}", "[]"]
+
+
+def test_workers_are_forked_with_all_libraries() -> None:
+    """What the daemon lacks, each new worker of Spark would import for itself."""
+    code = """
+import sys
+from viewkeep.spark.daemon import preload
+preload()
+print(sorted({"numpy", "polars", "pyarrow", "lmdb"} & set(sys.modules)))
+"""
+    assert output(code) == str(["lmdb", "numpy", "polars", "pyarrow"])

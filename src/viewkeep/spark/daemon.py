@@ -11,6 +11,9 @@ from __future__ import annotations
 import importlib
 
 PRELOADED = (
+    "numpy",
+    "polars",
+    "pyarrow",
     "pyspark.worker",
     "viewkeep.engine.level",
     "viewkeep.spark.resident",
