@@ -163,7 +163,7 @@ class History:
                 continue
             wanted = plan.views[name].wanted
             if wanted is not None:  # of a partial view the rows of wanted keys
-                keys = {key[2:] for key in wanted_keys(self.store, wanted, published.cut)}
+                keys = set(wanted_keys(self.store, wanted, published.cut))
                 places = [plan.views[name].visible.index(column) for column in wanted.values]
                 rows = [row for row in rows if tuple(row[place] for place in places) in keys]
             found = view_rows(self.store, plan.program.placements[name], published.epoch)
@@ -194,12 +194,13 @@ def _oracle() -> duckdb.DuckDBPyConnection:
 
 
 def wanted_keys(store: Store, wanted: WantedKeys, at: Cut | None) -> list[tuple[Any, ...]]:
-    """The rows of a table of wanted keys at a cut, or now."""
+    """The values of the keys that are wanted at a cut, or now."""
     codec = RowCodec(wanted.schema.columns)
+    places = [wanted.schema.index(name) for name in wanted.values]
     rows = []
     for part in range(store.tables.parts):
         rows += store.tables.scan(part, wanted.number, limit=1_000_000, at=at).rows
-    return [codec.decode_one(row) for row in rows]
+    return [codec.decode_one(row, places) for row in rows]
 
 
 def view_rows(store: Store, placement: Placement, epoch: int) -> list[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ from suite.contract import Workload
 from suite.workloads.freshness import Freshness
 from suite.workloads.growth import Growth
 from suite.workloads.hbase import Hbase
+from suite.workloads.partial import Partial
 from suite.workloads.scale import Scale
 from suite.workloads.scripts import Reads, Wire
 from suite.workloads.site import Site
@@ -21,6 +22,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Vms(),
     Tpch(),
     Growth(),
+    Partial(),
     Site(),
     Skew(),
     Freshness(),

@@ -21,6 +21,7 @@ from viewkeep.engine.budget import Budget
 from viewkeep.engine.operators.sides.columns import TableSide
 from viewkeep.engine.state import ShardState
 from viewkeep.engine.steps import PLACE
+from viewkeep.engine.wanted import wanted_row
 from viewkeep.ops.evaluate import project
 from viewkeep.plan.nodes import (
     Join,
@@ -54,6 +55,13 @@ class PartialState:
         groups = table.groups(columns, frame.height, KEY).to_list()
         found = [False] * len(keys)
         for shard, places in _by_shard(table, columns, frame.height, store.state.shards):
+            if table.unique_groups:
+                rows = store.state.get(
+                    shard, table.number, [groups[place] for place in places], epoch
+                )
+                for place, row in zip(places, rows, strict=True):
+                    found[place] = row is not None
+                continue
             prefixes = [table.prefix(groups[place]) for place in places]
             limits = [1] * len(prefixes)
             for batch in store.state.find(shard, table.number, prefixes, epoch, limits=limits):
@@ -77,7 +85,7 @@ class PartialState:
 
     def _frame(self, keys: Sequence[bytes]) -> pl.DataFrame:
         """Keys as rows of the table of wanted keys."""
-        rows = [(key, None, *self.codec.decode_one(key)) for key in keys]
+        rows = [wanted_row(self.wanted, self.codec, key, None) for key in keys]
         return pl.DataFrame(rows, schema=self._types, orient="row")
 
 
@@ -105,6 +113,8 @@ class _Upquery:
             if left is None:
                 assert right is not None
                 left = self._partners(node, 0, right)
+                if isinstance(node, Join) and node.kind == "semi":
+                    return left  # all of them have a partner
             elif right is None:
                 right = self._partners(node, 1, left)
             return evaluated(node, [left, right], self._budget)

@@ -38,14 +38,15 @@ class WantedTable:
     """The table of wanted keys of one view."""
 
     def __init__(self, wanted: WantedKeys):
-        self.number, self.names = wanted.number, wanted.values
+        self.wanted, self.number = wanted, wanted.number
         self.codec = KeyCodec(tuple(column.type for column in wanted.value_columns))
-        self._keys, self._rows = KeyCodec((BINARY,)), RowCodec(wanted.schema.columns)
+        self._keys = KeyCodec((BINARY,)) if wanted.has_bytes else None
+        self._rows, self._used = RowCodec(wanted.schema.columns), len(wanted.schema.columns) - 1
 
     def want(self, store: Store, keys: Sequence[bytes], used: int) -> None:
         """Note keys as wanted and used."""
-        decode, encode = self.codec.decode_one, self._rows.encode_one
-        rows = [encode((key, used, *decode(key))) for key in keys]
+        encode = self._rows.encode_one
+        rows = [encode(wanted_row(self.wanted, self.codec, key, used)) for key in keys]
         store.tables.write([self._write(Kind.PUT, keys, rows)])
 
     def given_up(self, keys: Sequence[bytes]) -> TableWrite:
@@ -58,15 +59,26 @@ class WantedTable:
             start, more = b"", True
             while more:
                 chunk = store.tables.scan(part, self.number, start=start, limit=_ROWS)
-                for row in chunk.rows:
-                    yield WantedKey(*self._rows.decode_one(row, (0, 1)))
+                for key, row in zip(chunk.keys, chunk.rows, strict=True):
+                    first, used = self._rows.decode_one(row, (0, self._used))
+                    yield WantedKey(first if self._keys else key, used)
                 more = chunk.more
                 if more:
                     start = chunk.keys[-1] + b"\0"
 
     def _write(self, kind: Kind, keys: Sequence[bytes], rows: Sequence[bytes] | None) -> TableWrite:
-        encoded = [self._keys.encode_one((key,)) for key in keys]
+        encoded = keys
+        if self._keys is not None:
+            encoded = [self._keys.encode_one((key,)) for key in keys]
         return TableWrite(self.number, self._rows, kind, encoded, rows)
+
+
+def wanted_row(
+    wanted: WantedKeys, codec: KeyCodec, key: bytes, used: int | None
+) -> tuple[object, ...]:
+    """The row of a key in the table of wanted keys."""
+    values = codec.decode_one(key)
+    return (key, *values, used) if wanted.has_bytes else (*values, used)
 
 
 class Uses:

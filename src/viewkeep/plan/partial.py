@@ -9,7 +9,6 @@ tables as the key's columns go, so what lies above it has no rows of other keys.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 from viewkeep.errors import Unsupported
 from viewkeep.expr import Call, Ref
@@ -23,17 +22,12 @@ from viewkeep.plan.nodes import (
     names,
     never_null,
 )
+from viewkeep.plan.nodes.leaves import KEY_BYTES, USED
 from viewkeep.plan.passes.fragments import cut
 from viewkeep.plan.passes.goal import Goal
 from viewkeep.plan.passes.matches import ordered
 from viewkeep.plan.passes.prune_columns import prune_columns
 from viewkeep.types import BIGINT, BINARY, BOOLEAN, Column, Schema
-
-KEY_BYTES: Final = "#wanted"
-"""The column of wanted keys that identifies them: the bytes of the key."""
-
-USED: Final = "#used"
-"""The column of wanted keys that says at which epoch, about, a key was last read."""
 
 
 def wanted_keys(view: str, node: Node, by: Mapping[str, str]) -> WantedKeys:
@@ -46,9 +40,10 @@ def wanted_keys(view: str, node: Node, by: Mapping[str, str]) -> WantedKeys:
         Column(name, types[inner], not never_null(Ref(inner, types[inner]), node))
         for name, inner in by.items()
     ]
-    columns = (Column(KEY_BYTES, BINARY, False), Column(USED, BIGINT), *values)
-    schema = Schema(columns, (KEY_BYTES,))
-    return WantedKeys(view, 0, schema)  # the catalog gives it a number
+    columns, key = [*values, Column(USED, BIGINT)], tuple(by)
+    if any(value.nullable for value in values):  # which the key of a table cannot be
+        columns, key = [Column(KEY_BYTES, BINARY, False), *columns], (KEY_BYTES,)
+    return WantedKeys(view, 0, Schema(tuple(columns), key))  # the catalog gives it a number
 
 
 def restricted(node: Node, wanted: WantedKeys, by: Sequence[str], columns: Collection[str]) -> Node:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from viewkeep.cells import CellRules, TieRule
 from viewkeep.codec.tablerows import Newer, TableHistory, TableRowCodec
 from viewkeep.expr import Scalar
 from viewkeep.plan.nodes.node import Node, need, nodes
 from viewkeep.types import Column, Schema
+
+KEY_BYTES: Final = "#wanted"
+"""The column of wanted keys that holds the bytes of a key."""
+
+USED: Final = "#used"
+"""The column of wanted keys that says at which epoch, about, a key was last read."""
 
 
 class LeafNode(Node):
@@ -99,9 +106,10 @@ class CellSource(Source):
 class WantedKeys(Source):
     """The keys of a partial view that somebody has asked for: a hidden table, which readers write.
 
-    `table` is the name of the view. A row is a key: its bytes, by which it is found, when it was
-    used, and its values, which may be NULL. Views of one name and key share their wanted keys,
-    whatever else of them differs, so the table's number is no part of what it is.
+    `table` is the name of the view. A row is a key: its values, and when it was used. The values
+    are the key of the row; where one may be NULL, the bytes of the view's key are. Views of one
+    name and key share their wanted keys, whatever else of them differs, so the table's number is no
+    part of what it is.
     """
 
     number: int = field(metadata={"identity": False})
@@ -109,7 +117,12 @@ class WantedKeys(Source):
     @property
     def value_columns(self) -> tuple[Column, ...]:
         """The columns that hold a key's values: as many as the view's key begins with."""
-        return self.schema.columns[2:]
+        return tuple(c for c in self.schema.columns if c.name not in (KEY_BYTES, USED))
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether a row has the bytes of its key, and not its values, as its key."""
+        return KEY_BYTES in self.schema
 
     @property
     def values(self) -> tuple[str, ...]:
