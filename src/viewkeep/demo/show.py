@@ -127,7 +127,9 @@ def run_demo(
                         _show_plain(console, db, traffic, pulse, pipeline, seconds, told)
                 finally:
                     traffic.stop()
-            if not told.is_set():
+            if told.is_set():
+                console.print("Ending ...")
+            else:
                 console.print(f"{traffic.written:,} operations written. The views catch up ...")
             began = time.perf_counter()
             published = _caught_up(pipeline, told)
