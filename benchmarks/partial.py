@@ -144,6 +144,10 @@ def bounds(stories: int, votes: int, shares: list[float], count: int) -> Iterato
         essential = whole.essential_bytes
         for share in shares:
             db.limit_memory(None if share == 1 else int(essential + share * whole.evictable_bytes))
+            for _ in range(3):  # until what goes at first is gone
+                site.vote(1)
+                site.catch_up()
+                housekeep(db.store)
             spent, peak = list[float](), 0
             for place, key in enumerate(site.random.zipf(1.2, count) % stories):
                 spent.append(site.read(int(key)) * 1e6)
