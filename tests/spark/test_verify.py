@@ -204,6 +204,24 @@ def test_no_alarm_where_spark_means_something_else(db: Database, spark: SparkSes
     assert not verdict.ok
 
 
+def test_names_in_windows_of_qualify_are_columns(db: Database, spark: SparkSession) -> None:
+    """Items of SELECT have the names of columns here, and mean something else."""
+    db.sql("CREATE TABLE sales (id BIGINT PRIMARY KEY, region STRING, amount BIGINT)")
+    over = "OVER (PARTITION BY region ORDER BY"
+    db.sql(
+        "CREATE VIEW best AS SELECT region, id % 5 AS product, SUM(amount) AS amount FROM sales "
+        f"GROUP BY region, id % 5 QUALIFY ROW_NUMBER() {over} SUM(amount) DESC, id % 5) = 1"
+    )
+    db.sql(
+        "CREATE VIEW least AS SELECT region, id, -amount AS amount FROM sales "
+        f"QUALIFY ROW_NUMBER() {over} amount, id) = 1"
+    )
+    db.put("sales", [{"id": n, "region": "ab"[n % 2], "amount": n * n % 23} for n in range(40)])
+    catch_up(db.store)
+    verdicts = db.verify(spark=spark)
+    assert all(verdict.ok for verdict in verdicts), [str(verdict) for verdict in verdicts]
+
+
 def test_the_wanted_rows_of_a_partial_view_are_verified(
     scored: Database, spark: SparkSession
 ) -> None:

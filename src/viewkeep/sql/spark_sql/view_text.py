@@ -32,7 +32,7 @@ def view_text(tree: exp.Expr, items: Sequence[Item], shown: Sequence[str] = ()) 
     for table in tree.find_all(exp.Table, exp.TableAlias):
         if isinstance(table.this, exp.Identifier):
             table.this.set("this", table.this.name.lower())
-    tree = three_valued(deterministic(tree))
+    tree = _kept_columns(three_valued(deterministic(tree)))
     if not shown:
         return text_of(tree)
     pairs = zip(items, shown, strict=True)
@@ -50,6 +50,21 @@ def index_text(table: str, names: Sequence[str], order: Sequence[tuple[str, bool
     query = query.from_(exp.Table(this=_quoted(table)))
     query.set("order", exp.Order(expressions=parts))
     return text_of(query)
+
+
+def _kept_columns(tree: exp.Expr) -> exp.Expr:
+    """The query, whose windows in QUALIFY read columns that items of SELECT have the names of.
+
+    Spark has no QUALIFY, so sqlglot writes a subquery, and there puts items in place of columns of
+    their names. A window reads the columns, as it does in Spark. Case keeps them: sqlglot tells
+    `AMOUNT` from the item `amount`, and Spark does not.
+    """
+    for clause in tree.find_all(exp.Qualify):
+        for window in clause.find_all(exp.Window):
+            for column in window.find_all(exp.Column):
+                name = "".join(c.upper() if c.isascii() else c for c in column.name)
+                column.this.set("this", name)
+    return tree
 
 
 def _named(item: Item) -> exp.Expr:
