@@ -14,7 +14,7 @@ import lmdb
 import pytest
 
 from viewkeep.errors import StoreFull
-from viewkeep.stores import create_store, open_store
+from viewkeep.stores import compact_store, create_store, open_store
 from viewkeep.stores.contract import START, Kind, TableWrite
 from viewkeep.stores.lmdb import commit_record, write
 from viewkeep.stores.lmdb.commit_record import SLOT, CommitRecord
@@ -121,6 +121,32 @@ def test_an_acknowledged_commit_survives_without_its_meta_page(path, writes):
     # Without a record, the last commit was synced once more.
     assert disk.node.durable == disk.node.last_transaction
     assert disk.found(after) == acknowledged
+    disk.store.close()
+
+
+def test_compaction_keeps_a_commit_without_its_meta_page(path):
+    disk = Disk(path)
+    disk.commit([put(range(2, 800), "first" * 20)], [delete(range(8, 800))])
+    before, after, acknowledged = disk.commit([put([1], "one")])
+    image = kept(after, before, disk.meta(), PAGE)
+    disk.store.close()
+    disk.file.write_bytes(image)
+    assert compact_store(str(path))[1] < len(image)
+    with closing(open_store(str(path))) as store:
+        assert state(store) == acknowledged
+
+
+def test_a_compacted_file_has_no_records_of_earlier_transactions(path):
+    """Its transactions are numbered anew, and will come to the numbers of old records."""
+    disk = Disk(path)
+    disk.commit([put(range(2, 800), "first" * 20)], [delete(range(8, 800))], [put([1], "one")])
+    numbers = [disk.node.last_transaction - 1, disk.node.last_transaction]
+    assert None not in map(disk.node.record.read, numbers[1:])
+    disk.store.close()
+    compact_store(str(path))
+    disk = Disk(path)
+    assert disk.node.last_transaction < numbers[0]
+    assert [disk.node.record.read(number) for number in numbers] == [None, None]
     disk.store.close()
 
 

@@ -89,6 +89,11 @@ class CommitRecord:
         """Make a record unreadable; the caller syncs the file."""
         os.pwrite(self._file, bytes(_BODY), self._slot(transaction))
 
+    def erase_all(self) -> None:
+        """Make both records unreadable; the caller syncs the file."""
+        for transaction in (0, 1):
+            self.erase(transaction)
+
     def rewrite_meta(self) -> None:
         """Write LMDB's meta pages as they are, after a sync that failed.
 
@@ -115,6 +120,18 @@ class CommitRecord:
 
     def _slot(self, transaction: int) -> int:
         return self._at + SLOT * (transaction % 2)
+
+
+def forget_commits(path: Path, env: Any) -> None:
+    """Erase the records of an environment, all of whose commits are on disk, if it has any."""
+    try:
+        record = CommitRecord(path, env)
+    except lmdb.ReadonlyError:  # the environment has none
+        return
+    try:
+        record.erase_all()
+    finally:
+        record.close()
 
 
 def _segments(body: bytes) -> list[tuple[int, bytes]]:

@@ -17,7 +17,8 @@ from pathlib import Path
 import lmdb
 
 from viewkeep.errors import Corrupt
-from viewkeep.stores.lmdb.database import FolderSettings, read_settings
+from viewkeep.stores.lmdb.commit_record import forget_commits
+from viewkeep.stores.lmdb.database import FolderSettings, open_database, read_settings
 from viewkeep.stores.lmdb.environment import (
     DATA,
     closed_to_others,
@@ -40,6 +41,7 @@ class Compaction:
 
 def compact_database(path: Path) -> Compaction:
     """Make a database's files smaller; StoreError, and nothing done, if a process has it open."""
+    open_database(path).close()  # makes a commit again that a power loss took
     settings = read_settings(path)
     folders = settings.folders()
     with ExitStack() as stack:
@@ -65,6 +67,7 @@ def _compact(folder: Path, dbs: tuple[str, ...]) -> None:
                 env = _open(data, len(dbs))
                 try:
                     check_file(folder, env)
+                    forget_commits(folder, env)  # the copy's transactions are numbered anew
                     env.copyfd(file, compact=True)
                     held = _counts(env, dbs)
                 finally:
