@@ -25,6 +25,7 @@ from tests.stores.hbase.clients import CREATE, VIEWS, Client, Row, expected
 from tests.stores.hbase.conftest import ROOT, Cluster, namespace_of, peer_of
 
 import viewkeep
+from viewkeep.errors import NotReady
 from viewkeep.stores.hbase.connection import HbaseConnection
 from viewkeep.stores.hbase.wire import Family
 
@@ -173,6 +174,8 @@ def site(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         site.make(connection)
         peer(f"{namespace}:log")
         site.drive()
+        with closing(viewkeep.open(site.url, create=False)) as db:
+            await_views(site, db, expected({}), ["the start"])
         yield site
 
 
@@ -222,9 +225,13 @@ def await_views(
     deadline, looks = time.monotonic() + PATIENCE, threading.Event()
     while True:
         site.check_driver()
-        differences = {}
+        differences = dict[str, set[tuple[object, ...]]]()
         for name in VIEWS:
-            shown = {tuple(row.values()) for row in db.scan(name)}
+            try:
+                shown = {tuple(row.values()) for row in db.scan(name)}
+            except NotReady:
+                differences[name] = wanted[name]
+                continue
             if shown != wanted[name]:
                 differences[name] = shown ^ wanted[name]
         if not differences:
