@@ -1,10 +1,12 @@
 """Views over a table of HBase while clients write, and everything that can die or move does.
 
 All rounds share a cluster, a database and its clients. A round lets one or two things happen while
-clients write and a driver keeps the views; then the views must be what the clients' models say, and
-`verify` must agree. `SEED=1 ROUNDS=200 make test-hbase ARGS=tests/stores/hbase/test_faults.py` is a
-long run (docs/campaign.md has those that were made). A seed gives the events and the writes, not
-which comes first.
+clients write and a driver keeps the views; then the views must be what the clients' models say. In
+the first round and one of eight, `verify` recomputes them in Spark and must agree.
+
+`SEED=1 ROUNDS=200 make test-hbase ARGS=tests/stores/hbase/test_faults.py` is a long run
+(docs/campaign.md has those that were made). A seed gives the events and the writes, not which comes
+first.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ SEED, ROUNDS = int(os.environ.get("SEED", "1")), int(os.environ.get("ROUNDS", "3
 PATIENCE = 240.0  # seconds for clients to write again, and for views to show what they wrote
 CLIENTS = "abc"
 WRITES = 30  # of all clients after each event
+PAUSE = 0.01  # seconds between two writes of a client
+VERIFIED = 8  # of so many rounds one is verified
 BACKLOG = 6_000  # rows that are written while no driver runs
 VERSIONS = 1_000  # that HBase keeps, so that a deleted one uncovers the one before it
 
@@ -125,8 +129,8 @@ def _killed(*names: str) -> Event:
 
 
 def _lose_session(site: Site, source: random.Random) -> None:
-    """ZooKeeper ends the session of a region server that stands still, and it wakes up."""
-    site.cluster.end_session(source.choice(["region1", "region2"]), site.table)
+    """ZooKeeper ends the session of a region server that stands still."""
+    site.cluster.end_session(site.table)
 
 
 def _kill_driver(site: Site, source: random.Random) -> None:
@@ -188,7 +192,7 @@ def test_views_are_what_clients_left(site: Site, spark: SparkSession, seed: int)
 
     def write(client: Client) -> None:
         try:
-            while not over.is_set():
+            while not over.wait(PAUSE):
                 client.write()
         except BaseException as error:
             failures.append(error)
@@ -213,9 +217,10 @@ def test_views_are_what_clients_left(site: Site, spark: SparkSession, seed: int)
     wanted = expected(site.rows())
     with closing(viewkeep.open(site.url, create=False)) as db:
         await_views(site, db, wanted, names)
-        verdicts = db.verify(spark=spark)
-    assert verdicts
-    assert all(verdict.ok for verdict in verdicts), (names, [str(one) for one in verdicts])
+        if (seed - SEED) % VERIFIED == 0:
+            verdicts = db.verify(spark=spark)
+            assert verdicts
+            assert all(verdict.ok for verdict in verdicts), (names, list(map(str, verdicts)))
 
 
 def await_views(

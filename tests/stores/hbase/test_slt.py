@@ -1,6 +1,6 @@
 """Some cases of `tests/slt`, over tables of HBase: DuckDB agrees at every step.
 
-`SAMPLE=1 make test-hbase ARGS=tests/stores/hbase/test_slt.py` runs all of them that HBase can.
+`SAMPLE=5 make test-hbase ARGS=tests/stores/hbase/test_slt.py` runs more of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SAMPLE = int(os.environ.get("SAMPLE", "40"))  # of so many cases one runs
 
 
 def fits(case: Case) -> bool:
-    """Whether its rows can be in HBase, where a row is there while it has a cell."""
-    return True
+    """Cases of refusals leave their rows, which `DROP TABLE` leaves in HBase for the next case."""
+    return case.file.stem != "refusals"
 
 
 def test_some_cases(

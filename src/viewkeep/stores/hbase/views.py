@@ -413,8 +413,9 @@ class HbaseViews(Views):
             return
         newest = self._connection.get_many(name, [row.key or b"" for row in rows], [_ROW])
         for row, held in zip(newest, self._values(shard, name, newest, None), strict=True):
-            if held is not None:
-                puts.append(Put(row.key or b"", shown.cells(held)[0], at))
+            # HBase takes no put without a cell, as of a row whose columns are all NULL.
+            if held is not None and (cells := shown.cells(held)[0]):
+                puts.append(Put(row.key or b"", cells, at))
         self._connection.put(name, puts)
 
     def _trim(self, shard: int, name: str, keys: Sequence[bytes], horizon: int) -> None:
