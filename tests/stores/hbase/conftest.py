@@ -53,7 +53,7 @@ class Cluster:
         return self._status().returncode == 0
 
     def kill(self, *names: str) -> None:
-        """kill -9 of some of its processes, those that run; the supervisor notes their successors."""
+        """kill -9 of those processes that run; the supervisor notes their successors."""
         for name in names:
             if (pid := self._scripts.pid(name)) is not None:
                 os.kill(pid, signal.SIGKILL)
