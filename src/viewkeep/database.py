@@ -435,11 +435,10 @@ class Database:
         """The pipeline that keeps the views, on any Spark master; a context manager.
 
         `max_operations` bounds one epoch, and so a worker's memory. `every` is the least seconds
-        from one epoch to the next, `load_pause` the most that a write waits for views that load.
-        With `resident`, small epochs run in a Spark task that stays and takes one core. After so
-        many `failures`, or an epoch longer than `epoch_seconds`, views that fail are set aside; so
-        is one whose operators need more than `operator_memory` bytes (default: most of what is
-        free). `spark` is a session to use; `on_epoch` is called with each epoch published.
+        from one epoch to the next, `load_pause` the most that a write waits for loading. With
+        `resident`, small epochs run in a Spark task that stays. After `failures`, or an epoch over
+        `epoch_seconds`, views that fail are set aside; so is one whose operators need more than
+        `operator_memory` bytes (default: what is free). `on_epoch` is called with each epoch.
         """
         if self._driver is not None:
             return cast("Pipeline", self._driver.pipeline(on_epoch))

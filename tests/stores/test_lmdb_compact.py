@@ -74,6 +74,21 @@ def test_files_get_smaller_and_hold_the_same(url: str) -> None:
     check(url)
 
 
+def test_the_commit_records_of_a_copy_are_not_made_again(tmp_path: Path) -> None:
+    """Its transactions are counted from 1, and those in the records had numbers like these."""
+    path = str(tmp_path / "small.vk")
+    with viewkeep.make(path, nodes=1, shards=1) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, s STRING)")
+        db.put("t", [{"id": n, "s": "x" * 300} for n in range(2_000)])
+        db.sql("DELETE FROM t WHERE id < 1900")
+    for number in range(6):
+        compact_store(path)
+        with viewkeep.open(path, create=False) as db:
+            assert len(db.scan("t")) == 100 + number
+            db.put("t", {"id": number, "s": "y"})
+            db.put("t", {"id": number, "s": "z"})
+
+
 def test_it_refuses_while_somebody_has_it_open(url: str) -> None:
     before = size(url)
     with viewkeep.open(url), pytest.raises(StoreError, match="open in this process"):
