@@ -232,6 +232,24 @@ def test_a_commit_that_failed_does_not_happen_later(path, monkeypatch):
     disk.store.close()
 
 
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_what_a_head_did_not_see_is_not_made_later(path, is_seen):
+    """A writer died, or its disk failed, between its record and its commit."""
+    disk = Disk(path)
+    before, _, complete = disk.commit([put([1], "dead")])
+    number = disk.node.last_transaction
+    record = disk.node.record.read(number)
+    disk.store.close()
+    disk.file.write_bytes(before)
+    disk = Disk(path)
+    assert disk.node.last_transaction == number - 1
+    assert disk.node.record.write(number, record)
+    if is_seen:
+        assert disk.store.log.head().operations == 0
+    assert disk.found(disk.image()) == (({}, 0) if is_seen else complete)
+    disk.store.close()
+
+
 def test_the_record_of_a_dead_writer_gives_way(path):
     """It died before its commit: the next commit takes its number, with a record or without."""
     for following in ([put([2], "next")], [put(range(200, 220), "x" * 4000)]):

@@ -14,7 +14,7 @@ from viewkeep.errors import EpochGone
 from viewkeep.stores.contract import Cut
 from viewkeep.stores.lmdb import log, redo
 from viewkeep.stores.lmdb.environment import Environment, Transaction, translated
-from viewkeep.stores.lmdb.last_commit import make_durable
+from viewkeep.stores.lmdb.last_commit import forget_unmade, make_durable
 
 
 def head(nodes: Sequence[Environment]) -> Cut:
@@ -33,6 +33,7 @@ def _whole_head(nodes: Sequence[Environment]) -> Cut | None:
             txn = node.begin(write=True, buffers=True)
             stack.callback(txn.abort)
             make_durable(node, txn.id() - 1)
+            forget_unmade(node, txn)
             ends.append((node, txn))
         if redo.any_pending(nodes):
             return None

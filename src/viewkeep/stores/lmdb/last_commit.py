@@ -1,7 +1,8 @@
 """The last commit of a node: recorded before it is made, and made again if a power loss took it.
 
 Law: a commit that others can see survives power loss, or its writer still holds the node's lock; a
-commit that failed leaves no record. Whoever opens a node finds its last commit there.
+commit that failed leaves no record. Whoever opens a node finds its last commit there. Once a cut
+was taken, a write that it does not cover is not made without a writer.
 
 A record holds the log segments that its transaction appends. They have all that a write does: the
 rows that it stores are those in its operations. A commit that does anything else to a node, or has
@@ -77,6 +78,17 @@ def recover(node: Environment) -> None:
                     return
                 _apply(node, txn, appended)
             node.sync()
+
+
+def forget_unmade(node: Environment, txn: Transaction) -> None:
+    """What a writer recorded that died, or failed, before its commit is never made from here on.
+
+    For those that tell others what is there: the log must not grow later by a write that they did
+    not see.
+    """
+    if node.record is not None and node.record.read(txn.id()) is not None:
+        node.leave_unrecorded(txn.id())
+        node.sync()
 
 
 def make_durable(node: Environment, number: int) -> None:
