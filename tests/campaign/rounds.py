@@ -141,9 +141,14 @@ class Round:
             world.current = self.process(name)
             self.actors[kind].act(world.current)
         except (StoreFull, OutcomeUnknown):
-            if not full:
+            if full:
+                self.refused()
+            elif world.disk.is_dead and self.depth:
+                raise PowerLoss from None
+            elif world.disk.is_dead:
+                self.power_lost()
+            else:
                 raise
-            self.refused()
         except Locked as error:
             if world.refusals == refusals:
                 raise Finding(f"{name}: nobody keeps the lock, but {error}") from error
