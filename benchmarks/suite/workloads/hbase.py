@@ -207,6 +207,7 @@ def offered(bench: Bench, start: Servers, runs: int) -> Outcome:
                     samples.setdefault(f"{label}, s", []).append(value / 1e3)
                 share = min(1.0, each / took / LOAD)
                 samples.setdefault("share of the offered load", []).append(share)
+        site.await_log()
         site.await_views()
         counted = sum(row["n"] for row in site.db.scan(ANSWER).rows()) - probes.count
         if counted != each * (runs + 1):
