@@ -105,7 +105,8 @@ class _Run:
         chunks = self._load_tables(split, sources, sent) if self.epoch.loading else {}
         deltas: dict[int, Rows] = {}
         size = 0
-        for batch in self.store.log.read(split, frozenset(sources)) if sources else ():
+        has_changes = sources and not split.is_empty
+        for batch in self.store.log.read(split, frozenset(sources)) if has_changes else ():
             size += batch.size
             if size > _MOST_BYTES:
                 raise TooMany
