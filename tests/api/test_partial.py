@@ -122,7 +122,7 @@ def test_reads_without_the_key_are_refused(db: viewkeep.Database) -> None:
         ("WITH (partial = true) AS SELECT COUNT(*) AS n FROM votes", "one row"),
         ("WITH (partial = 'x') AS SELECT id FROM votes", "no column x"),
         ("WITH (partial = 3) AS SELECT id FROM votes", "partial is true or columns"),
-        ("WITH (lazy = true) AS SELECT id FROM votes", "property is not taken"),
+        ("WITH (lazy = true) AS SELECT id FROM votes", "property is not supported"),
         ("WITH (partial = true) AS SELECT story FROM votes", "does not show the first column"),
     ],
 )

@@ -47,7 +47,7 @@ MORE = {
     ),
     "CREATE TABLE u (a INT PRIMARY KEY) USING hbase PARTITIONED BY (a)": (
         Unsupported,
-        "this property is not taken",
+        "this property is not supported",
     ),
     "CREATE VIEW u USING hbase AS SELECT a FROM t": (SqlError, ""),
     "SELECT u.* FROM t": (UnknownName, "there is no table u in this query"),

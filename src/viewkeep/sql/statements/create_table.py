@@ -109,7 +109,7 @@ def options_of(tree: exp.Create) -> tuple[tuple[str, str], ...]:
                     raise Unsupported("an option is a name and a text", fragment=text_of(item))
                 found[name] = value.this
         else:
-            raise Unsupported("this property is not taken", fragment=text_of(part))
+            raise Unsupported("this property is not supported", fragment=text_of(part))
     if found and found.get("using") != "hbase":
         raise Unsupported(
             "a table is created with USING hbase, or without USING", fragment=text_of(tree)

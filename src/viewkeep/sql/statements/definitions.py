@@ -46,7 +46,7 @@ def create(tree: exp.Create, resolve: Resolve, existing: Existing = NOTHING) -> 
     options = options_of(tree) if kind == "TABLE" else ()
     for part in tree.args.get("properties") or ():
         if kind != "VIEW" and not isinstance(part, exp.MaterializedProperty) and not options:
-            raise Unsupported("this property is not taken", fragment=text_of(part))
+            raise Unsupported("this property is not supported", fragment=text_of(part))
     if kind == "TABLE":
         if tree.args.get("expression") is not None or replace:
             raise Unsupported(

@@ -25,7 +25,7 @@ def partial_of(tree: exp.Create) -> tuple[str, ...] | None:
         if isinstance(part, exp.MaterializedProperty):
             continue
         if not isinstance(part, exp.Property) or part.name.lower() != PROPERTY:
-            raise Unsupported("this property is not taken", fragment=text_of(part), hint=_HINT)
+            raise Unsupported("this property is not supported", fragment=text_of(part), hint=_HINT)
         value = part.args["value"]
         if isinstance(value, exp.Boolean):
             found = () if value.this else None
